@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tests.data.plain_lines import changed_line
-from unrolled.data import Batch, Buckets
+from unrolled.data import Batch, RowBuckets
 from unrolled.data.batching.ragged_windows import RaggedWindows
 from unrolled.data.signals.augment import changed_spectrum, masked_spectrum
 from unrolled.tasks.classify.regression import numbers_of
@@ -223,7 +223,7 @@ def plan_of(windows: RaggedWindows, epoch: int) -> list[list[tuple[int, int]]]:
     return plan
 
 
-def rows_of(batches: Buckets, index: int) -> list[Any]:
+def rows_of(batches: RowBuckets, index: int) -> list[Any]:
     """The examples of a batch."""
     examples: Sequence[Any] = batches.examples
     return [examples[i] for i in batches.rows(index)]

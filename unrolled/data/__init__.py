@@ -1,7 +1,7 @@
 """From files to batches."""
 
 from unrolled.data.batching.batch import Batch, join
-from unrolled.data.batching.buckets import Buckets, held_out
+from unrolled.data.batching.buckets import Buckets, RowBuckets, held_out
 from unrolled.data.batching.ragged_windows import FrameSequence, RaggedWindows
 from unrolled.data.batching.token_windows import ContiguousWindows, ShuffledWindows
 from unrolled.data.readers.arrays import read_ragged
@@ -21,6 +21,7 @@ __all__ = [
     "Pair",
     "RaggedWindows",
     "Row",
+    "RowBuckets",
     "Series",
     "Sheet",
     "ShuffledWindows",

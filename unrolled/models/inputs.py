@@ -94,42 +94,6 @@ def token_vectors(tokenizer: Tokenizer, weight: Tensor) -> Vectors:
     return Vectors(rows, weight[list(rows.values())].detach().float().cpu())
 
 
-def word_batch(words: Words, sentences: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-    """Word ids (B, T), lengths (B,), and the letters of the distinct words, for `WordInput`."""
-    lengths = torch.tensor([len(sentence) for sentence in sentences])
-    steps = max(1, int(lengths.max()))
-    ids = np.zeros((len(sentences), steps), dtype=np.int64)
-    spelt = np.zeros_like(ids)
-    numbers: dict[str, int] = {}
-    for row, sentence in enumerate(sentences):
-        ids[row, : len(sentence)] = words.ids(sentence)
-        spelt[row, : len(sentence)] = [numbers.setdefault(word, len(numbers)) for word in sentence]
-    spellings = [words.spelling(word) for word in numbers] or [np.zeros(1, dtype=np.int32)]
-    more = {
-        "spellings": padded(spellings),
-        "spelling_lengths": torch.tensor([len(letters) for letters in spellings]),
-        "spelt": torch.from_numpy(spelt),
-    }
-    return torch.from_numpy(ids), lengths, more
-
-
-def frame_batch(sequences: Sequence[NDArray[np.float32]], shape: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Sequences of frames of one shape, padded with zeros, (B, T, …), and their lengths (B,)."""
-    lengths = torch.tensor([len(frames) for frames in sequences])
-    table = np.zeros((len(sequences), max(1, int(lengths.max())), *shape), dtype=np.float32)
-    for row, frames in enumerate(sequences):
-        table[row, : len(frames)] = frames
-    return torch.from_numpy(table), lengths
-
-
-def padded(arrays: Sequence[NDArray[np.integer]]) -> Tensor:
-    """Sequences of ids padded with zeros, (N, longest)."""
-    table = np.zeros((len(arrays), max(1, *map(len, arrays), 1)), dtype=np.int64)
-    for row, array in enumerate(arrays):
-        table[row, : len(array)] = array
-    return torch.from_numpy(table)
-
-
 class ScaledInput(nn.Module):
     """The scaling of frames: mean and deviation of each number over the training data, stored in the model."""
 

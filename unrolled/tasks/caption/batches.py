@@ -93,8 +93,12 @@ def view_batch(views: Sequence[View]) -> Batch:
 
 
 def _stacked(arrays: Sequence[NDArray[Any]]) -> Tensor:
-    table = np.stack(arrays)
-    return torch.from_numpy(table if table.dtype == np.uint8 else table.astype(np.float32))
+    """Arrays of one shape in one, of 8 bits or 32."""
+    kind = np.uint8 if arrays[0].dtype == np.uint8 else np.float32
+    table = np.empty((len(arrays), *arrays[0].shape), dtype=kind)
+    for row, one in enumerate(arrays):
+        table[row] = one
+    return torch.from_numpy(table)
 
 
 def caption_loss(network: Any, batch: Batch, training: Training | None = None) -> Loss:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from unrolled.data.batching.ragged import Ragged
 from unrolled.data.readers.media.captions import Captioned
 from unrolled.metrics.captions import CaptionScores, caption_scores
 from unrolled.metrics.translation import bleu_tokenizer
@@ -55,7 +56,7 @@ def exposure(model: Model, captions: Sequence[PictureCaption]) -> Evaluation:
     for first in range(0, len(captions), AT_ONCE):
         part = captions[first : first + AT_ONCE]
         ids = [one.ids for one in part]
-        batch = with_targets(view_batch([one.example.view for one in part]), assets.target, ids)
+        batch = with_targets(view_batch([one.example.view for one in part]), assets.target, Ragged.of(ids))
         run.add(model.network.eval(), batch.to(model.device), ids, assets.most_tokens)
     outputs, pictures = run.texts, [one.example for one in captions]
     shown = samples([one.captions[0] for one in pictures], outputs, [one.name for one in pictures])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -38,20 +40,29 @@ class ClassifyAssets:
         if self.scale is not None:
             mean, deviation = self.scale
             return torch.from_numpy((numbers_of(examples) - mean) / deviation).float()
-        numbers = {label: number for number, label in enumerate(self.labels)}
+        numbers = self._numbers
         if not multi_label:
             return torch.tensor([numbers.get(example.labels[0], -1) for example in examples])
-        table = torch.zeros(len(examples), len(self.labels))
-        for row, example in enumerate(examples):
-            table[row, [numbers[label] for label in example.labels if label in numbers]] = 1
-        return table
+        table = np.zeros((len(examples), len(self.labels)), dtype=np.float32)
+        places = [(r, numbers[one]) for r, example in enumerate(examples) for one in example.labels if one in numbers]
+        if places:
+            table[tuple(zip(*places, strict=True))] = 1
+        return torch.from_numpy(table)
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {label: number for number, label in enumerate(self.labels)}
 
     def weights(self, targets: Tensor) -> Tensor:
         """Weights that balance the classes: (B,) for one label each, (B, C) for several."""
-        counts = torch.tensor(self.counts, dtype=torch.float32).clamp(min=1)
+        counts = self._at_least_one
         if targets.dim() == 1:
             return (counts.sum() / len(counts) / counts)[targets]
         return torch.where(targets > 0, counts.mean() / counts, 1.0)
+
+    @cached_property
+    def _at_least_one(self) -> Tensor:
+        return torch.tensor(self.counts, dtype=torch.float32).clamp(min=1)
 
     def encoded(self, examples: Sequence[Labelled]) -> list[Encoded]:
         """The examples with their steps; those of a corpus are computed once."""

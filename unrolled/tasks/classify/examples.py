@@ -6,15 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from unrolled.data.readers.labelled import check_frames
 from unrolled.errors import UserError, note
 from unrolled.model import Model
 from unrolled.tasks.shared.reader import Reader
-from unrolled.text import split_words
-from unrolled.text.ngrams import ngram_ids
 
 
 def with_old(old: Sequence[str], new: Sequence[str], which: str) -> tuple[str, ...]:
@@ -31,17 +28,6 @@ def with_old(old: Sequence[str], new: Sequence[str], which: str) -> tuple[str, .
             )
     dropped = set(gone) if which == "drop" else set[str]()
     return (*(label for label in old if label not in dropped), *(label for label in new if label not in set(old)))
-
-
-def ngrams_of(inputs: Sequence[Any], buckets: int) -> dict[str, Tensor]:
-    """The n-grams of texts, end to end, for an EmbeddingBag; a text's weights have the length 1."""
-    if not buckets or not isinstance(inputs[0], str):
-        return {}
-    found = [ngram_ids(split_words(text), buckets) for text in inputs]
-    counts = torch.tensor([len(ids) for ids in found])
-    weights = (1 / counts.clamp(min=1).sqrt()).repeat_interleave(counts)
-    starts = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)[:-1]])
-    return {"ngrams": torch.from_numpy(np.concatenate(found)), "ngram_starts": starts, "ngram_weights": weights}
 
 
 def key_of(one: Any) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unrolled.data import Batch, Buckets
+from unrolled.data import RowBuckets
 from unrolled.model import Model
+from unrolled.tasks.classify.batches import input_batches
 from unrolled.tasks.classify.config import ClassifyConfig
-from unrolled.tasks.classify.examples import ngrams_of
 from unrolled.tasks.classify.regression import Numbers
 from unrolled.tasks.shared.reader import Reader
 
@@ -52,22 +52,18 @@ def losses_of(scores: Tensor, targets: Tensor) -> Tensor:
     return F.cross_entropy(scores, targets, ignore_index=-1, reduction="none")
 
 
-def unlabelled(model: Model, inputs: list[Any]) -> Buckets:
+def unlabelled(model: Model, inputs: list[Any]) -> RowBuckets:
     """Batches of inputs without labels."""
     reader: Reader = model.assets.reader
     steps = [reader.steps(one) for one in inputs]
     assert isinstance(model.config, ClassifyConfig)
-    buckets = model.config.model.ngrams
-
-    def collate(part: list[tuple[Any, Any]]) -> Batch:
-        batch = reader.batch([steps for _, steps in part], torch.zeros(0))
-        return replace(batch, more={**batch.more, **ngrams_of([one for one, _ in part], buckets)})
-
-    return Buckets(list(zip(inputs, steps, strict=True)), list(map(len, steps)), collate, batch_size=AT_ONCE)
+    gather = input_batches(reader, inputs, steps, model.config.model.ngrams)
+    lengths = [len(one) for one in steps]
+    return RowBuckets(inputs, lengths, lambda rows: gather(rows, torch.zeros(0)), batch_size=AT_ONCE)
 
 
 @torch.no_grad()
-def probabilities_of(model: Model, batches: Buckets) -> tuple[NDArray[np.float32], float]:
+def probabilities_of(model: Model, batches: RowBuckets) -> tuple[NDArray[np.float32], float]:
     """The probabilities (N, C) in the order of the examples, and the summed loss of those with a known label."""
     table = np.zeros((len(batches.examples), len(model.assets.labels)), dtype=np.float32)
     total, multi = 0.0, multi_label(model)
@@ -82,7 +78,7 @@ def probabilities_of(model: Model, batches: Buckets) -> tuple[NDArray[np.float32
 
 
 @torch.no_grad()
-def numbers(model: Model, batches: Buckets) -> Numbers:
+def numbers(model: Model, batches: RowBuckets) -> Numbers:
     """The answers (N,) of a model of numbers, in the order of the examples."""
     answers = np.zeros(len(batches.examples))
     mean, deviation = model.assets.scale

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unrolled.data import Buckets
+from unrolled.data import RowBuckets
 from unrolled.data.readers.labelled import Labelled
 from unrolled.errors import note
 from unrolled.metrics import ClassScores, class_scores, label_scores
@@ -38,13 +38,13 @@ def judged(
     return *class_scores(truth, probabilities.argmax(axis=1), len(assets.labels) + len(unseen)), known
 
 
-def _encoded(batches: Buckets) -> Sequence[Encoded]:
+def _encoded(batches: RowBuckets) -> Sequence[Encoded]:
     examples: Any = batches.examples
     found: Sequence[Encoded] = examples
     return found
 
 
-def evaluation(model: Model, batches: Buckets) -> dict[str, float]:
+def evaluation(model: Model, batches: RowBuckets) -> dict[str, float]:
     """Scores on batches of examples."""
     examples: list[Labelled] = [one.example for one in _encoded(batches)]
     if model.assets.scale is not None:
@@ -56,7 +56,7 @@ def evaluation(model: Model, batches: Buckets) -> dict[str, float]:
     return result | ({"micro_f1": scores.micro_f1} if multi else {}) | {"nll": loss / max(1, known)}
 
 
-def score_examples(model: Model, examples: list[Labelled], batches: Buckets) -> dict[str, Any]:
+def score_examples(model: Model, examples: list[Labelled], batches: RowBuckets) -> dict[str, Any]:
     """Scores, and tables of them, on the examples of a file."""
     assets: ClassifyAssets = model.assets
     multi = multi_label(model)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from unrolled.data import Batch, Buckets
+from unrolled.data import Batch, RowBuckets
 from unrolled.data.batching.feature_cache import FeatureCache
+from unrolled.data.batching.ragged import Ragged, Rows
+from unrolled.data.batching.tables import FrameTable
 from unrolled.data.readers.media.archives import Medium
 from unrolled.data.readers.media.transcripts import Transcribed
-from unrolled.models.inputs import padded
 from unrolled.tasks.contract import Corpus
 from unrolled.tasks.recognize.config import RecognizeConfig, RecognizeTraining
 from unrolled.tasks.recognize.features import InputReader
@@ -38,7 +40,7 @@ def feature_store(config: RecognizeConfig, assets: RecognizeAssets, examples: Se
     return examples.once("features", reader, compute) if isinstance(examples, Corpus) else compute()
 
 
-class ExampleBatches(Buckets):
+class ExampleBatches(RowBuckets):
     """The examples of some numbers of a store. With `training` settings they are shuffled and augmented, by (seed,
     epoch, number of the example) alone."""
 
@@ -51,17 +53,18 @@ class ExampleBatches(Buckets):
         training: RecognizeTraining | None,
     ) -> None:
         self.reader, self.store, self.numbers, self.targets, self.training = reader, store, numbers, targets, training
+        self._labels = Ragged.of(targets[number] for number in numbers)
         super().__init__(
             list(numbers),
             store.lengths[list(numbers)],
-            self._collated if training is None else twice(self._collated, training.consistency),
+            self._gathered if training is None else twice(self._gathered, training.consistency),
             batch_size=1 if training is None else training.batch_size,
             seed=None if training is None else training.seed,
             batch_tokens=AT_ONCE if training is None else None,
         )
 
-    def _collated(self, part: list[int]) -> Batch:
-        return features_batch([self._features(number) for number in part], [self.targets[number] for number in part])
+    def _gathered(self, rows: Rows) -> Batch:
+        return features_batch([self._features(self.numbers[row]) for row in rows], self._labels, rows)
 
     def _features(self, number: int) -> NDArray[np.float32]:
         base = self.store[number]
@@ -71,12 +74,16 @@ class ExampleBatches(Buckets):
         return self.reader.augmented(base, self.training, random)
 
 
-def features_batch(features: Sequence[NDArray[np.float32]], targets: Sequence[Sequence[int]] = ()) -> Batch:
-    """Features (T, …) side by side, zeros at their ends, and the labels of each: (B, L) and how many they are."""
-    lengths = torch.tensor([len(one) for one in features])
-    table = np.zeros((len(features), max(1, int(lengths.max())), *features[0].shape[1:]), dtype=np.float32)
-    for row, one in enumerate(features):
-        table[row, : len(one)] = one
-    labels = padded([np.array(one, dtype=np.int32) for one in targets] or [np.zeros(0, dtype=np.int32)])
-    counts = torch.tensor([len(one) for one in targets])
-    return Batch(torch.from_numpy(table), labels, lengths=lengths, more={"target_lengths": counts})
+def features_batch(
+    features: Sequence[NDArray[np.float32]], targets: Ragged | None = None, rows: Rows | None = None
+) -> Batch:
+    """Features (T, …) side by side, zeros at their ends.
+
+    With `targets`, the labels of all examples, the batch has those of `rows`: (B, L), and how many they are.
+    """
+    table = FrameTable(features, features[0].shape[1:])
+    batch = table.batch(np.arange(len(features)), torch.zeros(len(features)))
+    if targets is None or rows is None:
+        return batch
+    counts = torch.from_numpy(targets.lengths[rows])
+    return replace(batch, targets=torch.from_numpy(targets.padded(rows)), more={"target_lengths": counts})

@@ -7,13 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from unrolled.config.stored import DAMAGED, Size, stored_entry
-from unrolled.data import Batch
+from unrolled.data.batching.tables import FrameTable, SequenceTable, TokenTable, WordTable
 from unrolled.errors import UserError
-from unrolled.models.inputs import FrameInput, TokenInput, WordInput, frame_batch, padded, word_batch
+from unrolled.models.inputs import FrameInput, TokenInput, WordInput
 from unrolled.tasks.shared.levels import classifier_level
 from unrolled.text import Tokenizer, Words, split_words, tokenizer_from_json, train_tokenizer
 from unrolled.text.vectors import Vectors
@@ -131,16 +129,11 @@ class Reader:
             return split_words(one)
         return self.tokenizer.ids(one) if self.tokenizer is not None else one
 
-    def batch(self, inputs: Sequence[Any], targets: Tensor) -> Batch:
-        """A batch of inputs, each in steps."""
-        lengths = torch.tensor([len(steps) for steps in inputs])
+    def table(self, inputs: Sequence[Any]) -> SequenceTable:
+        """Inputs, each in steps, as the numbers that batches are made of."""
         if self.words is not None:
-            ids, lengths, more = word_batch(self.words, inputs)
-            return Batch(ids, targets, lengths=lengths, more=more)
-        if self.tokenizer is not None:
-            return Batch(padded(inputs), targets, lengths=lengths)
-        frames, lengths = frame_batch(inputs, self.frames)
-        return Batch(frames, targets, lengths=lengths)
+            return WordTable(self.words, inputs)
+        return TokenTable(inputs) if self.tokenizer is not None else FrameTable(inputs, self.frames)
 
     def tokens(self, one: Any) -> list[str]:
         """The name of each step, for figures; frames are numbered."""

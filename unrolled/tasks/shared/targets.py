@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unrolled.data import Batch
+from unrolled.data.batching.ragged import Ragged, Rows
 from unrolled.kernels.vocabulary.scores import linear_cross_entropy
 from unrolled.tasks.contract import Training
 from unrolled.tasks.shared.side import Side
@@ -22,15 +22,22 @@ from unrolled.training.loss import IGNORED
 Ids = NDArray[np.int32]
 
 
-def with_targets(batch: Batch, target: Side, targets: Sequence[Ids]) -> Batch:
-    """The batch with a target for each row, its end token included, and the inputs of the decoder."""
-    lengths = np.array([len(one) + 1 for one in targets], dtype=np.int64)
-    outputs = np.zeros((len(targets), int(lengths.max(initial=1))), dtype=np.int64)
-    for row, one in enumerate(targets):
-        outputs[row, : len(one)] = one
-    inputs = np.zeros_like(outputs)
+def ended(sequences: Ragged, rows: Rows, end: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Some sequences with an end token each, (B, T), and their lengths with it, (B,)."""
+    table, lengths = sequences.padded(rows, extra=1), sequences.lengths[rows]
+    table[np.arange(len(rows)), lengths] = end
+    return table, lengths + 1
+
+
+def with_targets(batch: Batch, target: Side, tokens: Ragged, rows: Rows | None = None) -> Batch:
+    """The batch with a target for each row, its end token included, and the inputs of the decoder.
+
+    `tokens` are those of all targets without ends, `rows` the numbers of the batch's; None: all.
+    """
+    outputs, lengths = ended(tokens, tokens.rows if rows is None else rows, target.end)
+    inputs = np.empty_like(outputs)
     inputs[:, 0], inputs[:, 1:] = target.begin, outputs[:, :-1]
-    outputs[np.arange(len(targets)), lengths - 1] = target.end
+    inputs[:, 1:] *= np.arange(1, inputs.shape[1]) < lengths[:, None]  # no step reads an end
     more = {
         **batch.more,
         "target_inputs": torch.from_numpy(inputs),

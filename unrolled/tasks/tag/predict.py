@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unrolled.data import Buckets
+from unrolled.data import RowBuckets
 from unrolled.data.readers.labelled import check_frames
 from unrolled.data.readers.tables.read_table import Row
 from unrolled.data.readers.tagged.frames import Tagged, TaggedFrames
@@ -25,13 +25,13 @@ from unrolled.tasks.tag.config import TagConfig, TagData
 from unrolled.tasks.tag.documents import words_of
 
 
-def paths_of(model: Model, batches: Buckets) -> list[list[int]]:
+def paths_of(model: Model, batches: RowBuckets) -> list[list[int]]:
     """The tag ids of all examples, in order."""
     return [path for path, _ in decode(model, batches)]
 
 
 @torch.no_grad()
-def decode(model: Model, batches: Buckets, *, probabilities: bool = False) -> list[tuple[list[int], list[float]]]:
+def decode(model: Model, batches: RowBuckets, *, probabilities: bool = False) -> list[tuple[list[int], list[float]]]:
     """The tag ids of all examples, in order, and, if asked for, the probability of each tag."""
     network = model.network
     assert isinstance(network, Tagger)

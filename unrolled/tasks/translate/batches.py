@@ -4,22 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 
 from unrolled.data import Batch
-from unrolled.models.inputs import padded
-from unrolled.tasks.shared.targets import Ids, with_targets
+from unrolled.data.batching.ragged import Ragged, Rows
+from unrolled.tasks.shared.targets import Ids, ended, with_targets
 from unrolled.tasks.translate.assets import TranslateAssets
 
 
 def source_batch(assets: TranslateAssets, sources: Sequence[Ids]) -> Batch:
     """A batch of sources, each with its end token."""
-    ids = [np.append(one, assets.source.end) for one in sources]
-    return Batch(padded(ids), torch.zeros(len(ids)), lengths=torch.tensor([len(one) for one in ids]))
+    ids = Ragged.of(sources)
+    return _source_batch(assets, ids, ids.rows)
 
 
 def pair_batch(assets: TranslateAssets, pairs: Sequence[tuple[Ids, Ids]]) -> Batch:
     """A batch of pairs: sources and targets with their ends, and the inputs of the decoder."""
-    batch = source_batch(assets, [source for source, _ in pairs])
-    return with_targets(batch, assets.target, [target for _, target in pairs])
+    table = PairTable(assets, pairs)
+    return table.batch(table.targets.rows)
+
+
+class PairTable:
+    """The tokens of all pairs; batches of some of them are gathered."""
+
+    def __init__(self, assets: TranslateAssets, pairs: Sequence[tuple[Ids, Ids]]) -> None:
+        self.assets = assets
+        self.sources = Ragged.of(source for source, _ in pairs)
+        self.targets = Ragged.of(target for _, target in pairs)
+
+    def batch(self, rows: Rows) -> Batch:
+        """A batch of the pairs of these numbers."""
+        batch = _source_batch(self.assets, self.sources, rows)
+        return with_targets(batch, self.assets.target, self.targets, rows)
+
+
+def _source_batch(assets: TranslateAssets, sources: Ragged, rows: Rows) -> Batch:
+    ids, lengths = ended(sources, rows, assets.source.end)
+    return Batch(torch.from_numpy(ids), torch.zeros(len(rows)), lengths=torch.from_numpy(lengths))

@@ -1,0 +1,108 @@
+"""Tables: all sequences of a corpus as numbers, made once. Batches of some of them are gathered from there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unrolled.data.batching.batch import Batch
+from unrolled.data.batching.ragged import Ragged, Rows
+from unrolled.text import Words
+
+
+class SequenceTable(Protocol):
+    """Sequences by their number."""
+
+    @property
+    def lengths(self) -> NDArray[np.int64]: ...
+    def batch(self, rows: Rows, targets: Tensor) -> Batch:
+        """A batch of the sequences of these numbers, in this order."""
+        ...
+
+
+class TokenTable:
+    """Sequences of token ids."""
+
+    def __init__(self, sequences: Sequence[NDArray[np.integer]]) -> None:
+        self.ids = Ragged.of(sequences)
+        self.lengths = self.ids.lengths
+
+    def batch(self, rows: Rows, targets: Tensor) -> Batch:
+        return Batch(torch.from_numpy(self.ids.padded(rows)), targets, lengths=torch.from_numpy(self.ids.lengths[rows]))
+
+
+class WordTable:
+    """Sentences: the ids of their words, and the letters of each distinct word.
+
+    A batch has the ids (B, T) and in `more`, for `WordInput`, the letters of its distinct words: `spellings` (U, C) in
+    the order in which the words come, `spelling_lengths` (U,), and `spelt` (B, T), the number of each word among them.
+
+    >>> words = Words.train([["the", "cat"]])
+    >>> batch = WordTable(words, [["the", "cat"], ["A", "the"]]).batch(np.array([1, 0]), torch.zeros(2))
+    >>> batch.inputs.tolist(), batch.more["spelt"].tolist(), batch.more["spelling_lengths"].tolist()
+    ([[0, 2], [2, 1]], [[0, 1], [1, 2]], [1, 3, 3])
+    """
+
+    def __init__(self, words: Words, sentences: Sequence[Sequence[str]]) -> None:
+        numbers: dict[str, int] = {}
+        number_of = numbers.setdefault
+        kinds = np.fromiter(
+            (number_of(word, len(numbers)) for sentence in sentences for word in sentence), dtype=np.int32
+        )
+        self._kinds = Ragged(kinds, [len(sentence) for sentence in sentences])  # numbers of distinct words
+        self._ids = words.ids(numbers) if numbers else np.zeros(1, dtype=np.int32)  # of distinct words
+        self._spellings = Ragged.of(words.spelling(word) for word in numbers)
+        self.lengths = self._kinds.lengths
+
+    def batch(self, rows: Rows, targets: Tensor) -> Batch:
+        lengths = self.lengths[rows]
+        kinds = self._kinds.padded(rows)  # (B, T)
+        real = np.arange(kinds.shape[1]) < lengths[:, None]
+        numbers, distinct = numbered(kinds[real], len(self._ids))
+        spelt = np.zeros_like(kinds)
+        spelt[real] = numbers
+        ids = self._ids[kinds] * real
+        if len(distinct):
+            spellings, letters = self._spellings.padded(distinct), self._spellings.lengths[distinct]
+        else:
+            spellings, letters = np.zeros((1, 1), dtype=np.int64), np.ones(1, dtype=np.int64)
+        more = {
+            "spellings": torch.from_numpy(spellings),
+            "spelling_lengths": torch.from_numpy(letters),
+            "spelt": torch.from_numpy(spelt),
+        }
+        return Batch(torch.from_numpy(ids.astype(np.int64)), targets, lengths=torch.from_numpy(lengths), more=more)
+
+
+class FrameTable:
+    """Sequences of frames of one shape; they stay where they are, and batches copy them."""
+
+    def __init__(self, sequences: Sequence[NDArray[np.float32]], shape: Sequence[int]) -> None:
+        self._sequences, self._shape = sequences, shape
+        self.lengths = np.array([len(one) for one in sequences], dtype=np.int64)
+
+    def batch(self, rows: Rows, targets: Tensor) -> Batch:
+        lengths = self.lengths[rows]
+        table = np.zeros((len(rows), max(1, int(lengths.max())), *self._shape), dtype=np.float32)
+        for row, number in enumerate(rows):
+            table[row, : lengths[row]] = self._sequences[number]
+        return Batch(torch.from_numpy(table), targets, lengths=torch.from_numpy(lengths))
+
+
+def numbered(kinds: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Numbers for kinds (N,) below `count` in the order in which they first come, and the kinds in this order.
+
+    >>> numbered(np.array([7, 2, 7, 5]), 8)
+    (array([0, 1, 0, 2]), array([7, 2, 5]))
+    """
+    order = np.arange(len(kinds))
+    first = np.empty(count, dtype=np.int64)
+    first[kinds[::-1]] = order[::-1]  # of equal kinds the last one written stays: the first of all
+    where = first[kinds]
+    is_first = where == order
+    return (np.cumsum(is_first) - 1)[where], kinds[is_first]
