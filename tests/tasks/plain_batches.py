@@ -12,10 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tests.data.plain_lines import changed_line
 from unrolled.data import Batch, RowBuckets
 from unrolled.data.batching.ragged_windows import RaggedWindows
-from unrolled.data.signals.augment import changed_spectrum, masked_spectrum
+from unrolled.data.signals.augment import changed_line, changed_spectrum, masked_spectrum
 from unrolled.tasks.classify.regression import numbers_of
 from unrolled.text import split_words
 from unrolled.text.words import MOST_LETTERS, Words

@@ -20,10 +20,11 @@ from unrolled.data.readers.media.archives import ARRAYS, AUDIO, IMAGES, RAW, Med
 from unrolled.data.readers.media.audio import AudioFacts, audio_facts, missing_audio, read_audio, resampled
 from unrolled.data.readers.media.transcripts import Frames, Transcribed
 from unrolled.data.readers.media.wav import raw_samples
-from unrolled.data.signals.augment import changed_line, changed_spectrum, masked_spectrum
+from unrolled.data.signals.augment import changed_spectrum, masked_spectrum
 from unrolled.data.signals.line_images import LineImage, grey_of, line_facts, prepared_line, read_line
 from unrolled.data.signals.log_mel import LogMel, with_deltas
 from unrolled.errors import UserError, note
+from unrolled.kernels.lines.changes import changed_line
 from unrolled.tasks.recognize.config import RecognizeData, RecognizeTraining
 from unrolled.text.array_files import ArrayError, read_npy
 
