@@ -15,15 +15,18 @@ struct Corner {
   double x, y;
 };
 
-// The grey between four pixels around (x, y); pixels beyond an edge are those of the edge.
+// The pixel before a place in a picture, from −½ on: floor, which would be a call without SSE 4.1.
+int64_t pixel_before(double place) { return place < 0.0 ? -1 : static_cast<int64_t>(place); }
+
+// The grey between four pixels around (x, y), which is in the picture; pixels beyond an edge are those of the edge.
 uint8_t between(const LineChange& change, const uint8_t* given, double x, double y) {
   x -= 0.5;
   y -= 0.5;
-  const int64_t column = static_cast<int64_t>(std::floor(x)), row = static_cast<int64_t>(std::floor(y));
+  const int64_t column = pixel_before(x), row = pixel_before(y);
   const double dx = x - static_cast<double>(column), dy = y - static_cast<double>(row);
-  const uint8_t* left = given + std::clamp<int64_t>(column, 0, change.wide - 1) * change.high;
-  const uint8_t* right = given + std::clamp<int64_t>(column + 1, 0, change.wide - 1) * change.high;
-  const int64_t here = std::clamp<int64_t>(row, 0, change.high - 1);
+  const uint8_t* left = given + std::max<int64_t>(column, 0) * change.high;
+  const uint8_t* right = given + std::min(column + 1, change.wide - 1) * change.high;
+  const int64_t here = std::max<int64_t>(row, 0);
   const double above = left[here] + (right[here] - left[here]) * dx;
   if (row + 1 >= change.high) return static_cast<uint8_t>(above);
   const double below = left[row + 1] + (right[row + 1] - left[row + 1]) * dx;

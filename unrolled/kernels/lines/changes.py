@@ -41,9 +41,11 @@ def _native(columns: Grey, changes: LineChanges, random: np.random.Generator) ->
     changed = np.empty((width, high), dtype=np.uint8)
     change(np.ascontiguousarray(columns), changed, moves, lean, changes.warp, other, thicker, blur)
     if draw() < changes.noise:
-        grain = random.standard_normal((high, width), dtype=np.float32).T
-        ink = changed * np.float32(random.uniform(0.6, 1.0)) + np.float32(random.uniform(0, 20)) * grain
-        return np.ascontiguousarray(ink.clip(0, 255).round().astype(np.uint8))
+        grain = random.standard_normal((high, width), dtype=np.float32)
+        ink = np.ascontiguousarray(changed.T) * np.float32(_between(0.6, 1.0, draw()))  # (H, W)
+        grain *= np.float32(_between(0, 20, draw()))
+        ink += grain
+        return np.ascontiguousarray(np.rint(ink.clip(0, 255, out=ink), out=ink).astype(np.uint8).T)
     return changed
 
 
