@@ -27,6 +27,8 @@ uint8_t between(const LineChange& change, const uint8_t* given, double x, double
   const uint8_t* left = given + std::max<int64_t>(column, 0) * change.high;
   const uint8_t* right = given + std::min(column + 1, change.wide - 1) * change.high;
   const int64_t here = std::max<int64_t>(row, 0);
+  const int64_t next = std::min(row + 1, change.high - 1);
+  if ((left[here] | right[here] | left[next] | right[next]) == 0) return 0;  // most of a line is empty
   const double above = left[here] + (right[here] - left[here]) * dx;
   if (row + 1 >= change.high) return static_cast<uint8_t>(above);
   const double below = left[row + 1] + (right[row + 1] - left[row + 1]) * dx;

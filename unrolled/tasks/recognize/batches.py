@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from unrolled.data import Batch, RowBuckets
 from unrolled.data.batching.feature_cache import FeatureCache
 from unrolled.data.batching.ragged import Ragged, Rows
+from unrolled.data.batching.seeds import ExampleSeeds
 from unrolled.data.batching.tables import FrameTable
 from unrolled.data.readers.media.archives import Medium
-from unrolled.data.readers.media.transcripts import Transcribed
+from unrolled.data.readers.media.transcripts import Frames, Transcribed
 from unrolled.tasks.contract import Corpus
 from unrolled.tasks.recognize.config import RecognizeConfig, RecognizeTraining
 from unrolled.tasks.recognize.features import InputReader
@@ -54,6 +54,7 @@ class ExampleBatches(RowBuckets):
     ) -> None:
         self.reader, self.store, self.numbers, self.targets, self.training = reader, store, numbers, targets, training
         self._labels = Ragged.of(targets[number] for number in numbers)
+        self._seeds, self._seeds_epoch = ExampleSeeds(0 if training is None else training.seed, 0, len(store)), 0
         super().__init__(
             list(numbers),
             store.lengths[list(numbers)],
@@ -64,19 +65,27 @@ class ExampleBatches(RowBuckets):
         )
 
     def _gathered(self, rows: Rows) -> Batch:
-        return features_batch([self._features(self.numbers[row]) for row in rows], self._labels, rows)
+        batch = features_batch([self._features(self.numbers[row]) for row in rows], self._labels, rows)
+        if self.reader.scale is not None:
+            table = batch.inputs.numpy()  # shares its memory
+            table /= self.reader.scale
+        return batch
 
-    def _features(self, number: int) -> NDArray[np.float32]:
+    def _features(self, number: int) -> Frames:
+        """The features of an example, not yet divided by the reader's `scale`."""
         base = self.store[number]
         if self.training is None or not self.training.augment:
-            return self.reader.features(base)
-        random = np.random.default_rng((self.training.seed, self._epoch, number))
-        return self.reader.augmented(base, self.training, random)
+            return base if self.reader.kind == "line" else self.reader.features(base)
+        return self.reader.augmented(base, self.training, self._seeds.generator(number))
+
+    def order(self, epoch: int) -> None:
+        """Switch to the batches of this epoch, and to its random numbers."""
+        super().order(epoch)
+        if self.training is not None and epoch != self._seeds_epoch:
+            self._seeds, self._seeds_epoch = ExampleSeeds(self.training.seed, epoch, len(self.store)), epoch
 
 
-def features_batch(
-    features: Sequence[NDArray[np.float32]], targets: Ragged | None = None, rows: Rows | None = None
-) -> Batch:
+def features_batch(features: Sequence[Frames], targets: Ragged | None = None, rows: Rows | None = None) -> Batch:
     """Features (T, …) side by side, zeros at their ends.
 
     With `targets`, the labels of all examples, the batch has those of `rows`: (B, L), and how many they are.
