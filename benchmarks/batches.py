@@ -114,8 +114,9 @@ def of_batches(job: TrainingJob, rounds: int) -> tuple[float, float]:
         began = time.thread_time()
         found = [batches[index] for index in range(count)]
         between = time.thread_time()
-        for batch in found if padding is not None else ():
-            padding(batch)
+        if padding is not None:
+            for batch in found:
+                padding(batch)
         ended = time.thread_time()
         made.append((between - began) / count * 1e6)
         padded.append((ended - between) / count * 1e6)

@@ -236,7 +236,8 @@ class Trainer:
     def launch(self) -> None:
         """Begin one update of the weights."""
         progress = self.progress
-        self.network.train()
+        if not self.network.training:  # setting it visits every module
+            self.network.train()
         lr = self.rate(progress.step)
         chunks = self._chunks()
         outcome = self.updater.run(chunks, lr)

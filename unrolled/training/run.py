@@ -66,8 +66,8 @@ class Run:
             sys.setswitchinterval(min(waited, HANDOVER))
             for info in self.trainer.steps():
                 self._add(info)
-                with self._disk_errors():
-                    if info.scores is not None:
+                if info.scores is not None:
+                    with self._disk_errors():
                         self._evaluated(info, info.scores)
                 yield info
         finally:  # also when the loss becomes non-finite
@@ -80,8 +80,10 @@ class Run:
         self._sums[1] += info.tokens
         self._sums[2] = max(self._sums[2], info.grad_norm)
         self._sums[3] += info.clipped
-        with self._disk_errors():
-            self.updates.add(info)
+        self.updates.add(info)
+        if self.updates.is_due:
+            with self._disk_errors():
+                self.updates.write()
 
     def _disk_errors(self) -> AbstractContextManager[None]:
         return disk_errors(self.folder, then=f"resume with: unrolled train --resume {self.folder}")

@@ -27,7 +27,8 @@ class ExampleSeeds:
 
     def generator(self, number: int) -> np.random.Generator:
         """The same as np.random.default_rng((seed, epoch, number))."""
-        return np.random.Generator(np.random.PCG64(_Ready(self._states[number])))
+        ready: Any = _Ready(self._states[number])  # NumPy's stubs know SeedSequence alone
+        return np.random.Generator(np.random.PCG64(ready))
 
 
 class _Ready(ISeedSequence):
@@ -75,7 +76,7 @@ class _Hash:
 
 
 def _mix(x: Words, y: Words) -> Words:
-    mixed = x * np.uint32(0xCA01F9DD) - y * np.uint32(0x4973F715)
+    mixed: Words = x * np.uint32(0xCA01F9DD) - y * np.uint32(0x4973F715)
     return mixed ^ mixed >> np.uint32(16)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -82,7 +82,7 @@ class WordTable:
 class FrameTable:
     """Sequences of frames of one shape; they stay where they are, and batches copy them."""
 
-    def __init__(self, sequences: Sequence[NDArray[np.float32]], shape: Sequence[int]) -> None:
+    def __init__(self, sequences: Sequence[NDArray[Any]], shape: Sequence[int]) -> None:
         self._sequences, self._shape = sequences, shape
         self.lengths = np.array([len(one) for one in sequences], dtype=np.int64)
 

@@ -1,11 +1,10 @@
-"""The augmentation of lines in C++, without Python's lock: the pixels of `data.signals.augment`, and its random numbers.
+"""The augmentation of lines in C++, without Python's lock: pixels and random numbers are those of
+`data.signals.augment`.
 
 Without the native engine it is that function itself, which uses Pillow.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
@@ -18,15 +17,13 @@ STRIP = 3  # heights in the length of a strip, about
 
 def changed_line(columns: Grey, changes: LineChanges, random: np.random.Generator) -> Grey:
     """A line (W, H) with light ink, changed as by another hand on another paper."""
-    return (
-        augment.changed_line(columns, changes, random) if "native" in NOT_BUILT else _native(columns, changes, random)
-    )
+    change = augment.changed_line if "native" in NOT_BUILT else _by_engine
+    return change(columns, changes, random)
 
 
-def _native(columns: Grey, changes: LineChanges, random: np.random.Generator) -> Grey:
-    from unrolled.kernels import _native as native
+def _by_engine(columns: Grey, changes: LineChanges, random: np.random.Generator) -> Grey:
+    from unrolled.kernels import _native
 
-    change: Any = native.change_line
     (wide, high), draw = columns.shape, random.random
     width = max(1, round(wide * (1 + _between(-changes.width, changes.width, draw()))))
     strips = max(1, round(width / (STRIP * high)))
@@ -39,7 +36,7 @@ def _native(columns: Grey, changes: LineChanges, random: np.random.Generator) ->
     if draw() < changes.blur:
         blur = _between(0.3, 1.2, draw())
     changed = np.empty((width, high), dtype=np.uint8)
-    change(np.ascontiguousarray(columns), changed, moves, lean, changes.warp, other, thicker, blur)
+    _native.change_line(np.ascontiguousarray(columns), changed, moves, lean, changes.warp, other, thicker, blur)
     if draw() < changes.noise:
         grain = random.standard_normal((high, width), dtype=np.float32)
         ink = np.ascontiguousarray(changed.T) * np.float32(_between(0.6, 1.0, draw()))  # (H, W)
