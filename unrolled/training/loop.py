@@ -261,6 +261,15 @@ class Trainer:
         mean = found.loss / max(1, found.count)
         return StepInfo(step, epoch, mean, found.count, found.lr, found.norm, found.clipped, norms=found.norms)
 
+    def release(self) -> None:
+        """Free the memory of updates, so that something else can be tried; no update can follow."""
+        self.pending.clear()
+        self.optimizer.zero_grad(set_to_none=True)
+        if isinstance(self.updater, DeviceUpdate):
+            self.updater.graphs.clear()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
     def _start(self) -> StepInfo:
         """The untrained network's loss on the first batch and its scores."""
         self.network.eval()

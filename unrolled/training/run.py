@@ -54,6 +54,7 @@ class Run:
     ) -> None:
         self.folder, self.trainer, self.save, self.origin = folder, trainer, save, origin
         self.scores: dict[str, float] = {}
+        self.saved_step: int | None = None  # of the last checkpoint
         self.updates = UpdateLog(folder, trainer.clipping)
         self._sums = [0.0, 0, 0.0, 0]  # loss and tokens, largest norm and clipped updates since the last evaluation
         growing = {METRICS: "metrics_bytes", SAMPLES: "samples_bytes", self.updates.path.name: "updates_bytes"}
@@ -124,6 +125,7 @@ class Run:
                 if path.exists():
                     sync(path)
             checkpoint.save(self.folder, self._state())
+        self.saved_step = self.trainer.progress.step
 
     def _state(self) -> dict[str, Any]:
         trainer = self.trainer
@@ -206,6 +208,7 @@ class Run:
         trainer.tbptt.past.extend(_restored(trainer.device, stored) for stored in state["past"])
         checkpoint.restore_random_state(state["random"])
         self._sums, self.scores = state["sums"], state["scores"]
+        self.saved_step = trainer.progress.step
 
 
 def hash_of(*parts: bytes) -> str:
