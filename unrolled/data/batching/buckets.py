@@ -25,6 +25,16 @@ class RowBuckets:
     by length and cut into batches, and the batches shuffled, by (seed, epoch) alone. Otherwise (`seed` None) they are
     in order of length, and `rows` gives the examples of a batch. With `batch_tokens` a batch holds the examples that
     fit into this number of steps, padding included, instead of `batch_size`; the pool is all examples.
+
+    >>> import torch
+    >>> from unrolled.data.batching.ragged import Ragged
+    >>> tokens = Ragged.of([[7, 8], [9], [4, 5, 6]])
+    >>> def gather(rows):
+    ...     ids = torch.from_numpy(tokens.padded(rows))
+    ...     return Batch(ids, torch.zeros(len(rows)), lengths=torch.from_numpy(tokens.lengths[rows]))
+    >>> RowBuckets(["b", "a", "c"], tokens.lengths, gather, batch_size=2)[0].inputs
+    tensor([[9, 0],
+            [7, 8]])
     """
 
     def __init__(
