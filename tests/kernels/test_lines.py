@@ -51,3 +51,18 @@ def test_without_the_native_engine_pillow_changes_lines(monkeypatch: pytest.Monk
     line = np.random.default_rng(0).integers(0, 256, (70, 12), dtype=np.uint8)
     expected = augment.changed_line(line, LineChanges(), np.random.default_rng(1))
     assert np.array_equal(lines.changed_line(line, LineChanges(), np.random.default_rng(1)), expected)
+
+
+@native
+def test_arrays_that_do_not_fit_are_refused() -> None:
+    from unrolled.kernels import _native
+
+    given, changed = np.zeros((5, 8), dtype=np.uint8), np.zeros((6, 8), dtype=np.uint8)
+    for one, other, moves, blur in (
+        (given, np.zeros((6, 7), dtype=np.uint8), 8, 0.0),  # another height
+        (given, changed, 4, 0.0),  # no strip
+        (given[:0], changed, 8, 0.0),
+        (given, changed, 8, 1.5),  # a wider blur than is computed
+    ):
+        with pytest.raises(ValueError, match=r"a line \(W, H\)|a blur of 1\.4"):
+            _native.change_line(one, other, np.zeros(moves), 0.0, 0.1, 0.0, False, blur)
