@@ -1,6 +1,6 @@
 """What an installation costs: the size of each package that `pip install unrolled` brings, and of an import.
 
-Usage: python -m benchmarks.footprint; the record goes to benchmarks/results/footprint.json.
+Usage: python benchmarks/footprint.py; the record goes to benchmarks/results/footprint.json.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from benchmarks.measure import machine, row, show, write
+from measure import machine, row, show, write
 
 ROOT = Path(__file__).parents[1]
 STORED = ROOT / "tests/compat/2026-11/classify.safetensors"

@@ -47,7 +47,8 @@ def native() -> Path:
 
 def installed_tag() -> str:
     facts = importlib.metadata.distribution("unrolled").read_text("WHEEL") or ""
-    return re.findall(r"^Tag: (\S+)$", facts, re.MULTILINE)[0]
+    found: list[str] = re.findall(r"^Tag: (\S+)$", facts, re.MULTILINE)
+    return found[0]
 
 
 def wheel(folder: Path, tag: str, *, name: str | None = None, inside: str | None = None, binary: bytes = b"") -> Path:

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from tests.tolerances import assert_close
-from unrolled.models.forecaster import Forecaster, ForecasterSettings, ForecasterSizes, ForecastStepper, calmed
+from unrolled.models.forecaster import Forecaster, ForecasterSettings, ForecastStepper, calmed
+from unrolled.models.forecaster_sizes import ForecasterSizes
 from unrolled.models.outputs import LossName, make_output
 
 QUANTILES = [0.1, 0.5, 0.9]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -13,7 +15,7 @@ from unrolled.errors import UserError
 from unrolled.nn.crf import CRF
 from unrolled.runtime.crf import Transitions
 
-CLOSE = {"rel": TOLERANCES[torch.float32], "abs": TOLERANCES[torch.float32]}
+CLOSE: dict[str, Any] = {"rel": TOLERANCES[torch.float32], "abs": TOLERANCES[torch.float32]}
 TEXT = "3 and 4 make 7\n1 and 2 make 3\n" * 20
 
 

@@ -141,8 +141,11 @@ def test_what_is_read_depends_on_what_was_read(make: Any) -> None:
 
 def _read(family: Family, settings: Any) -> Tensor:
     if family.batch.more:
-        return with_guesses(family.network, family.batch, Training(settings)).more["target_inputs"]
-    return with_own_outputs(family.network, family.batch, family.entry, Training(settings)).inputs
+        batch = with_guesses(family.network, family.batch, Training(settings))
+    else:
+        batch = with_own_outputs(family.network, family.batch, family.entry, Training(settings))
+    found: Tensor = batch.more["target_inputs"] if family.batch.more else batch.inputs
+    return found
 
 
 def test_padding_is_never_fed_back() -> None:
@@ -157,7 +160,7 @@ def test_both_passes_over_an_example_read_the_same() -> None:
     batch = replace(
         family.batch,
         inputs=family.batch.inputs.repeat(2, 1),
-        lengths=torch.cat([family.batch.lengths] * 2),  # type: ignore[list-item]
+        lengths=torch.cat([family.batch.lengths] * 2),
         more={name: torch.cat([value, value]) for name, value in family.batch.more.items()},
     )
     settings = training(family, {"teacher_forcing": "never", "consistency": 1.0}).settings

@@ -86,7 +86,10 @@ class RuntimeRecognizer(RuntimeNetwork):
     def advance(self, frames: Frames, seen: int, state: State | None) -> tuple[Frames, State]:
         """More frames of one stream, of which the first `seen` are context: log P (T', V) of the new ones."""
         graph, factor = self.step_graph, self.time_factor
-        given = {"inputs": frames[None], "places": np.arange(seen // factor, -(-len(frames) // factor))}
+        given: dict[str, NDArray[Any]] = {
+            "inputs": frames[None],
+            "places": np.arange(seen // factor, -(-len(frames) // factor)),
+        }
         found, state = graph(given, graph.initial(1) if state is None else state)
         return found["log_probs"][0], state
 
@@ -115,9 +118,9 @@ class RuntimeReader(InputReader):
 
     graph: Graph
 
-    def _finished(self, base: Frames) -> Frames:
+    def _finished(self, base: NDArray[np.float32] | NDArray[np.uint8]) -> Frames:
         """The frames as they are: the graph centres them and adds their slopes."""
-        return base
+        return base.astype(np.float32, copy=False)
 
     @property
     def mel(self) -> LogMel:

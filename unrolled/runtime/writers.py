@@ -49,7 +49,7 @@ class RuntimeWriter(RuntimeNetwork):
         rows, zeros = len(batch.inputs), {}
         if any(one.name not in found for one in step.entry.state):  # nothing was written yet: a cache is empty
             zeros = dict(zip((one.name for one in step.entry.state), step.initial(rows), strict=True))
-        state = tuple(found.get(one.name, zeros.get(one.name)) for one in step.entry.state)
+        state = tuple(found[one.name] if one.name in found else zeros[one.name] for one in step.entry.state)
         mask = None
         if batch.lengths is not None:
             mask = np.arange(batch.inputs.shape[1]) < batch.lengths[:, None]

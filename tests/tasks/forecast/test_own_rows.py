@@ -18,7 +18,8 @@ from tests.tolerances import assert_close
 from unrolled import UserError, api
 from unrolled.data import Batch
 from unrolled.jobs import TrainingJob
-from unrolled.models.forecaster import Forecaster, ForecasterSettings, ForecasterSizes, calmed
+from unrolled.models.forecaster import Forecaster, ForecasterSettings, calmed
+from unrolled.models.forecaster_sizes import ForecasterSizes
 from unrolled.models.outputs import LossName, make_output
 from unrolled.tasks.contract import Training
 from unrolled.tasks.forecast.config import ForecastTraining

@@ -19,15 +19,15 @@ class Batch:
 
     `lengths` None: every row is full. `resets` marks rows (B,) or steps (B, T) where a new sequence begins; other rows
     of a stream continue from the batch before. `counted` (B, T) marks the steps whose losses count, None: all real
-    ones. `more` holds other tensors by name, such as the letters of the words. Before `to` a batch may hold NumPy's
-    arrays, which a model without torch reads.
+    ones. `more` holds other tensors by name, such as the letters of the words. Batches are made of NumPy's arrays,
+    which a model without torch reads; `to` makes tensors of them, on the CPU without a copy.
     """
 
     inputs: Any  # (B, T) ids or (B, T, D) frames
     targets: Any  # (B, T, …), or (B, …) where a whole sequence has one target
     lengths: Any = None  # (B,)
-    resets: Tensor | None = None
-    counted: Tensor | None = None
+    resets: Any = None
+    counted: Any = None
     more: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -136,7 +136,8 @@ def _resets(batch: Batch) -> Tensor:
     full = torch.zeros(rows, steps, dtype=torch.bool, device=batch.inputs.device)
     if batch.resets is None:
         return full
-    if batch.resets.dim() == 2:
-        return batch.resets
-    full[:, 0] = batch.resets
-    return full
+    if batch.resets.dim() == 1:
+        full[:, 0] = batch.resets
+        return full
+    resets: Tensor = batch.resets
+    return resets

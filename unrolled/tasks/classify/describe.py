@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from unrolled.data import Buckets
+from unrolled.data import RowBuckets
 from unrolled.tasks.classify.assets import ClassifyAssets
 from unrolled.tasks.classify.config import ClassifyConfig
 from unrolled.tasks.classify.examples import key_of
@@ -17,7 +17,7 @@ from unrolled.training import Batches
 
 class ClassifyDescription(Description):
     def warnings(self, config: ClassifyConfig, batches: Batches) -> list[str]:
-        assert isinstance(batches, Buckets)
+        assert isinstance(batches, RowBuckets)
         empty = int((batches.lengths == 0).sum())
         return [f"Note: {empty} training examples are empty."] if empty else []
 
