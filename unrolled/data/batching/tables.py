@@ -89,8 +89,8 @@ class FrameTable:
     def batch(self, rows: Rows, targets: Tensor) -> Batch:
         lengths = self.lengths[rows]
         table = np.zeros((len(rows), max(1, int(lengths.max())), *self._shape), dtype=np.float32)
-        for row, number in enumerate(rows):
-            table[row, : lengths[row]] = self._sequences[number]
+        for row, (number, length) in enumerate(zip(rows.tolist(), lengths.tolist(), strict=True)):
+            table[row, :length] = self._sequences[number]
         return Batch(torch.from_numpy(table), targets, lengths=torch.from_numpy(lengths))
 
 

@@ -12,6 +12,9 @@ from unrolled.data.signals import augment
 from unrolled.data.signals.augment import Grey, LineChanges
 from unrolled.kernels import NOT_BUILT
 
+if "native" not in NOT_BUILT:
+    from unrolled.kernels import _native
+
 STRIP = 3  # heights in the length of a strip, about
 
 
@@ -22,8 +25,6 @@ def changed_line(columns: Grey, changes: LineChanges, random: np.random.Generato
 
 
 def _by_engine(columns: Grey, changes: LineChanges, random: np.random.Generator) -> Grey:
-    from unrolled.kernels import _native
-
     (wide, high), draw = columns.shape, random.random
     width = max(1, round(wide * (1 + _between(-changes.width, changes.width, draw()))))
     strips = max(1, round(width / (STRIP * high)))

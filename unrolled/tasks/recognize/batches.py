@@ -65,7 +65,7 @@ class ExampleBatches(RowBuckets):
         )
 
     def _gathered(self, rows: Rows) -> Batch:
-        batch = features_batch([self._features(self.numbers[row]) for row in rows], self._labels, rows)
+        batch = features_batch([self._features(self.numbers[row]) for row in rows.tolist()], self._labels, rows)
         if self.reader.scale is not None:
             table = batch.inputs.numpy()  # shares its memory
             table /= self.reader.scale
