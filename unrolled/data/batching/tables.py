@@ -88,8 +88,8 @@ class FrameTable:
         rows = np.arange(len(self.lengths)) if rows is None else rows
         lengths = self.lengths[rows]
         table = np.zeros((len(rows), max(1, int(lengths.max())), *self._shape), dtype=np.float32)
-        for row, number in enumerate(rows):
-            table[row, : lengths[row]] = self._sequences[number]
+        for row, (number, length) in enumerate(zip(rows.tolist(), lengths.tolist(), strict=True)):
+            table[row, :length] = self._sequences[number]
         return Batch(table, targets, lengths=lengths)
 
 

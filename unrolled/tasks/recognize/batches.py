@@ -64,7 +64,7 @@ class ExampleBatches(RowBuckets):
 
     def _gathered(self, rows: Rows) -> Batch:
         """Features side by side, and the labels of each: (B, L) and how many they are."""
-        features = [self._features(self.numbers[row]) for row in rows]
+        features = [self._features(self.numbers[row]) for row in rows.tolist()]
         batch = FrameTable(features, features[0].shape[1:]).batch(targets=self._labels.padded(rows))
         if self.reader.scale is not None:
             np.divide(batch.inputs, self.reader.scale, out=batch.inputs)
