@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from unrolled.data.signals import augment
 from unrolled.data.signals.augment import LineChanges
 from unrolled.kernels.lines import changes as lines
+from unrolled.kernels.native_module import NATIVE
 
-native = pytest.mark.skipif(lines.NATIVE is None, reason="the native engine is not built")
+native = pytest.mark.skipif(NATIVE is None, reason="the native engine is not built")
 STRENGTHS = (
     LineChanges(),
     LineChanges(thickness=1, blur=1, noise=1),

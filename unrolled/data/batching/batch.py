@@ -48,8 +48,16 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """The batch as tensors on a device; host memory is pinned by whoever wants copies to overlap."""
-        moved = {k: _moved(v, device) for k, v in vars(self).items() if v is not None and k != "more"}
-        return replace(self, **moved, more={k: _moved(v, device) for k, v in self.more.items()})
+        import torch
+
+        place = torch.device(device)
+
+        def moved(value: Any) -> Any:
+            tensor = torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+            return tensor if tensor is None or tensor.device == place else tensor.to(place, non_blocking=True)
+
+        fields = (self.inputs, self.targets, self.lengths, self.resets, self.counted)
+        return Batch(*map(moved, fields), more={name: moved(value) for name, value in self.more.items()})
 
     def steps(self, start: int, stop: int) -> Batch:
         """The steps from `start` up to `stop` of every row, of all fields."""
@@ -92,14 +100,6 @@ class Batch:
                     f"A batch with {name} of shape {tuple(value.shape)} cannot be {verb} in time: "
                     f"expected a value for each of {tuple(self.inputs.shape[:2])} steps."
                 )
-
-
-def _moved(value: Any, device: torch.device | str) -> Tensor:
-    """A tensor, or an array of NumPy, as a tensor on a device."""
-    import torch
-
-    tensor = torch.from_numpy(value) if isinstance(value, np.ndarray) else value
-    return tensor.to(device, non_blocking=True)
 
 
 def join(batches: Sequence[Batch]) -> Batch:

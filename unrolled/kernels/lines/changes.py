@@ -12,9 +12,6 @@ from unrolled.data.signals import augment
 from unrolled.data.signals.augment import Grey, LineChanges
 from unrolled.kernels.native_module import NATIVE
 
-if "native" not in NOT_BUILT:
-    from unrolled.kernels import _native
-
 STRIP = 3  # heights in the length of a strip, about
 
 
