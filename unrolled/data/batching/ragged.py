@@ -45,7 +45,7 @@ class Ragged:
     def padded(self, rows: Rows, extra: int = 0) -> NDArray[np.int64]:
         """Some sequences side by side with zeros after them, (B, longest + extra, …); at least one step wide."""
         lengths = self.lengths[rows]
-        steps = np.arange(max(1, int(lengths.max(initial=0)) + extra))[:, None]
+        steps = np.arange(max(1, int(np.maximum.reduce(lengths, initial=0)) + extra))[:, None]
         table = self._values.take(self._starts[rows] + steps, axis=0, mode="clip")  # (T, B, …): long rows are faster
         real = steps < lengths
         table *= real if table.ndim == 2 else real[..., None]

@@ -56,7 +56,8 @@ class WordTable:
             (number_of(word, len(numbers)) for sentence in sentences for word in sentence), dtype=np.int32
         )
         self._kinds = Ragged(kinds, [len(sentence) for sentence in sentences])  # numbers of distinct words
-        self._ids = words.ids(numbers) if numbers else np.zeros(1, dtype=np.int32)  # of distinct words
+        ids = words.ids(numbers) if numbers else np.zeros(1, dtype=np.int32)
+        self._ids = ids.astype(np.int64)  # of distinct words
         self._spellings = Ragged.of(words.spelling(word) for word in numbers)
         self.lengths = self._kinds.lengths
 
@@ -66,7 +67,7 @@ class WordTable:
         kinds = self._kinds.padded(rows)  # (B, T)
         real = np.arange(kinds.shape[1]) < lengths[:, None]
         numbers, distinct = numbered(kinds[real], len(self._ids))
-        spelt = np.zeros_like(kinds)
+        spelt = np.zeros(kinds.shape, dtype=np.int64)
         spelt[real] = numbers
         ids = self._ids[kinds] * real
         if len(distinct):
@@ -74,7 +75,7 @@ class WordTable:
         else:
             spellings, letters = np.zeros((1, 1), dtype=np.int64), np.ones(1, dtype=np.int64)
         more = {"spellings": spellings, "spelling_lengths": letters, "spelt": spelt}
-        return Batch(ids.astype(np.int64), targets, lengths=lengths, more=more)
+        return Batch(ids, targets, lengths=lengths, more=more)
 
 
 class FrameTable:
@@ -104,4 +105,4 @@ def numbered(kinds: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], N
     first[kinds[::-1]] = order[::-1]  # of equal kinds the last one written stays: the first of all
     where = first[kinds]
     is_first = where == order
-    return (np.cumsum(is_first) - 1)[where], kinds[is_first]
+    return (is_first.cumsum() - 1)[where], kinds[is_first]
