@@ -16,6 +16,7 @@ tests = [
     "tests/kernels/test_native_with_torch.py",
     "tests/kernels/test_native_choice.py",
     "tests/kernels/test_attention.py",
+    "tests/kernels/test_lines.py",
     "tests/nn/test_stepper.py",
     "tests/nn/test_ctc.py",
     "tests/search/ctc",

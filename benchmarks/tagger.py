@@ -24,7 +24,7 @@ from measure import RESULTS, machine
 from peer_process import Peer
 
 from unrolled import api
-from unrolled.data import Buckets
+from unrolled.data import RowBuckets
 from unrolled.data.readers.tagged.sentences import Sentence
 from unrolled.jobs import TrainingJob
 
@@ -56,7 +56,7 @@ class Ours:
         job = TrainingJob(config)
         self.trainer, self.size = job.trainer(), job.model.num_parameters
         buckets = self.trainer.batches
-        assert isinstance(buckets, Buckets)
+        assert isinstance(buckets, RowBuckets)
         self.assets = job.assets
         self.batches: list[list[Sentence]] = [
             [job.data.train[i] for i in buckets.rows(index)] for index in range(batches)

@@ -9,9 +9,11 @@ from typing import Any
 from clocks import CLOCKS
 
 from unrolled import api
-from unrolled.data import Buckets
+from unrolled.data import RowBuckets
+from unrolled.data.batching.buckets import in_tensors
 from unrolled.jobs import TrainingJob
 from unrolled.tasks.shared.writing import WritingOptions
+from unrolled.tasks.translate.batches import PairTable
 from unrolled.tasks.translate.predict import translate
 
 SIZES = {"embedding_size": 256, "encoder_size": 256, "encoder_layers": 2, "decoder_size": 512, "dropout": 0.2}
@@ -33,12 +35,14 @@ class Ours:
             job = TrainingJob(api.configure("translate", extra={**settings(path), **more}))
         self.model, self.trainer = job.model, job.trainer()
         buckets = self.trainer.batches
-        assert isinstance(buckets, Buckets)
+        assert isinstance(buckets, RowBuckets)
         rows = [buckets.rows(index) for index in range(batches)]
         self.pairs: list[list[Any]] = [[buckets.examples[i] for i in some] for some in rows]
         chosen = [pair for batch in self.pairs for pair in batch]
         lengths = [max(len(s), len(t)) + 1 for s, t in chosen]
-        self.trainer.batches = Buckets(chosen, lengths, buckets.collate, batch_size=BATCH, seed=0)
+        self.trainer.batches = RowBuckets(
+            chosen, lengths, in_tensors(PairTable(job.assets, chosen).batch), batch_size=BATCH, seed=0
+        )
         self.tokens = sum(len(target) + 1 for _, target in chosen)
         self.texts = [self.model.assets.source.text(source.tolist()) for source, _ in chosen]
 

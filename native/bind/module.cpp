@@ -10,6 +10,7 @@
 #include "bind/fields.h"
 #include "bind/ngram.h"
 #include "bind/search.h"
+#include "bind/lines.h"
 #include "bind/vocabulary.h"
 #include "runtime/dispatch.h"
 #include "runtime/parallel.h"
@@ -118,6 +119,7 @@ NB_MODULE(_native, m) {
   bind_ctc(m);
   bind_search(m);
   bind_vocabulary(m);
+  bind_lines(m);
   m.def("isa", [] { return std::string(kernels().name); }, "The instruction set in use.");
   m.def("isas", [] {
     std::vector<std::string> names;

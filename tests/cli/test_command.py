@@ -50,6 +50,9 @@ def test_doctor_names_every_engine() -> None:
     assert list(facts["engines"]) == list(unrolled.kernels.ENGINES)
     assert facts["torch"] == torch.__version__
     assert facts["threads"] >= 1
+    if not torch.cuda.is_available():
+        assert facts["precision"].startswith("fp32 by default: ")
+        assert facts["updates"].startswith("without CUDA graphs: ")
 
 
 def test_doctor_prints_a_table() -> None:

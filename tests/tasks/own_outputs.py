@@ -212,7 +212,7 @@ def recurrent_language() -> Family:
     entry = (torch.randn(3, 1, 6).double(), torch.randn(3, 1, 6).double())
 
     def start(network: Any, batch: Batch, entry: Any) -> Any:
-        return tuple(torch.where(batch.resets[:, None], 0.0, part[:, 0]) for part in entry)  # type: ignore[index]
+        return tuple(torch.where(batch.resets[:, None], 0.0, part[:, 0]) for part in entry)
 
     def step(network: Any, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
         layer, x = network.layer, network.embedding.weight[tokens]
@@ -226,7 +226,7 @@ def feedforward_language() -> Family:
     entry = (torch.randint(TOKENS, (3, 2)),)
 
     def start(network: Any, batch: Batch, entry: Any) -> Any:
-        return torch.where(batch.resets[:, None], 0, entry[0])  # type: ignore[index]
+        return torch.where(batch.resets[:, None], 0, entry[0])
 
     def step(network: Any, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
         seen = torch.cat([state, tokens[:, None]], dim=1)  # (B, 3)

@@ -1,4 +1,4 @@
-"""`unrolled doctor`: versions, devices and engines of this machine."""
+"""`unrolled doctor`: versions, devices and engines of this machine, and how training uses them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     need: Annotated[str | None, typer.Option(metavar="ENGINE", help="Fail if this engine is missing.")] = None,
 ) -> None:
-    """Show versions, threads, devices and engines."""
+    """Show versions, threads, devices and engines, and the precision and updates of training by default."""
     facts = examine()
     if need is not None:
         from unrolled.kernels import check_engine
@@ -37,7 +37,11 @@ def examine() -> dict[str, Any]:
 
     from unrolled import __version__
     from unrolled.kernels import ENGINES, NOT_BUILT
+    from unrolled.training.devices import pick_device
+    from unrolled.training.graphs import about_graphs
+    from unrolled.training.precision import about_precision
 
+    device = pick_device("auto")
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
     return {
         "unrolled": __version__,
@@ -48,5 +52,7 @@ def examine() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "native": f"not built: {NOT_BUILT['native']}" if "native" in NOT_BUILT else ENGINES["native"].about(),
         "gpu": gpu,
+        "precision": about_precision(device),
+        "updates": about_graphs(device),
         "engines": {name: engine.DESCRIPTION for name, engine in ENGINES.items()},
     }

@@ -8,7 +8,7 @@ from unrolled.lazy import lazy_names
 
 if TYPE_CHECKING:
     from unrolled.data.batching.batch import Batch, join
-    from unrolled.data.batching.buckets import Buckets, held_out
+    from unrolled.data.batching.buckets import Buckets, RowBuckets, held_out
     from unrolled.data.batching.ragged_windows import FrameSequence, RaggedWindows
     from unrolled.data.batching.token_windows import ContiguousWindows, ShuffledWindows
     from unrolled.data.readers.arrays import read_ragged
@@ -28,6 +28,7 @@ __all__ = [
     "Pair",
     "RaggedWindows",
     "Row",
+    "RowBuckets",
     "Series",
     "Sheet",
     "ShuffledWindows",
@@ -46,7 +47,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "unrolled.data.batching.batch": "Batch join",
-        "unrolled.data.batching.buckets": "Buckets held_out",
+        "unrolled.data.batching.buckets": "Buckets RowBuckets held_out",
         "unrolled.data.batching.ragged_windows": "FrameSequence RaggedWindows",
         "unrolled.data.batching.token_windows": "ContiguousWindows ShuffledWindows",
         "unrolled.data.readers.arrays": "read_ragged",

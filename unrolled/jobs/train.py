@@ -249,18 +249,32 @@ class TrainingJob:
     def _steps(self, run: Run) -> Iterator[StepInfo]:
         try:
             yield from run.steps()
+            return
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            raise UserError(
-                f"Out of memory with train.batch_size={self.config.train.batch_size}.",
-                f"Use train.batch_size={largest_fitting_batch(self.config.train.batch_size, self._try_batch_size)}"
-                + (", or a shorter train.k1." if hasattr(self.config.train, "k1") else "."),
-            ) from None
+        raise self._out_of_memory(run)  # here the error is gone, and with it the memory of its frames
 
-    def _try_batch_size(self, size: int) -> None:
-        """Run one batch of this size forward and backward."""
-        TrainingJob(apply(self.config, {"train.batch_size": size}), task=self.task, checked=True).trainer().gradients()
+    def _out_of_memory(self, run: Run) -> UserError:
+        """The error for a run that needs more memory: batches that fit, and how to go on."""
+        settings, folder = self.config.train, run.folder
+        key = "train.batch_tokens" if getattr(settings, "batch_tokens", None) else "train.batch_size"
+        size: int = attrgetter(key)(self.config)
+        run.trainer.release()
+
+        def attempt(size: int) -> None:
+            """Run one batch of this size forward and backward."""
+            TrainingJob(apply(self.config, {key: size}), task=self.task, checked=True).trainer().gradients()
+
+        smaller = f"{key}={largest_fitting_batch(size, attempt)}"
+        fix = f"Use {smaller}" + (", or a shorter train.k1." if hasattr(settings, "k1") else ".")
+        if run.saved_step is not None:
+            fix += (
+                f" Step {run.saved_step} is saved. With more free memory: unrolled train --resume {folder}. "
+                "With smaller batches, from its model: "
+                f"unrolled train {self.task.name} --init {folder} --set {smaller}"
+            )
+        return UserError(f"Out of memory with {key}={size}.", fix)
 
     def _introduction(self, folder: Path, trainer: Trainer) -> str:
         text = (

@@ -2,6 +2,8 @@
 
 import builtins
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 CELLS: dict[int, tuple[str, int, bool, bool, bool]]  # kind → name, gates, memory, candidate, two products
@@ -331,3 +333,13 @@ def make_dictionary(lexicon: Lexicon, lm: WordModel | None, words: list[str]) ->
 def ngram_word_model(model: NGramModel, /) -> WordModel: ...
 def uniform_word_model(words: int, /) -> WordModel: ...
 def feed_all(searches: list[DictionarySearch], frames: list[tuple[int, int, int]], threads: int, /) -> None: ...
+def change_line(
+    given: NDArray[np.uint8],
+    changed: NDArray[np.uint8],
+    moves: NDArray[np.float64],
+    lean: float,
+    reach: float,
+    other: float,
+    thicker: bool,
+    blur: float,
+) -> None: ...

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from unrolled.data import Batch
-from unrolled.data.batching.arrays import padded_ids
 from unrolled.nn import LSTM
 from unrolled.nn.front import DenseFront, ImageFront
 from unrolled.text import Tokenizer, Vectors, Words
@@ -93,11 +92,6 @@ def token_vectors(tokenizer: Tokenizer, weight: Tensor) -> Vectors:
     for number in range(len(tokenizer)):
         rows.setdefault(tokenizer.token(number), number)
     return Vectors(rows, weight[list(rows.values())].detach().float().cpu())
-
-
-def padded(arrays: Sequence[NDArray[np.integer]]) -> Tensor:
-    """Sequences of ids padded with zeros, (N, longest)."""
-    return torch.from_numpy(padded_ids(arrays))
 
 
 class ScaledInput(nn.Module):

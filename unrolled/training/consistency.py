@@ -5,19 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
 
+import numpy as np
 from torch import Tensor
 
 from unrolled.data import Batch
+from unrolled.data.batching.ragged import Rows
 from unrolled.training.loss import Loss
 
-Example = TypeVar("Example")
 
-
-def twice(collate: Callable[[list[Example]], Batch], weight: float) -> Callable[[list[Example]], Batch]:
+def twice(gather: Callable[[Rows], Batch], weight: float) -> Callable[[Rows], Batch]:
     """Batches whose second half repeats the first; unchanged if the weight is 0."""
-    return (lambda part: collate([*part, *part])) if weight else collate
+    return (lambda rows: gather(np.tile(rows, 2))) if weight else gather
 
 
 def agreeing(loss: Loss, weight: float, log_probs: Tensor, logs_of_rest: Tensor | None = None) -> Loss:

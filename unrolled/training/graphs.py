@@ -82,6 +82,11 @@ class UpdateGraphs:
         """Sets of shapes that were recorded."""
         return len(self._recorded)
 
+    def clear(self) -> None:
+        """Drop all recorded updates and the memory that they hold."""
+        self._recorded.clear()
+        self._pool = None
+
     def run(self, chunks: Sequence[Chunk]) -> Tensor:
         """One update; returns its report on the device, which the next update may overwrite."""
         if self.reason is not None:
@@ -163,6 +168,14 @@ class UpdateGraphs:
         if self.mode == "on":
             raise cannot_record(reason)
         self.reason = reason
+
+
+def about_graphs(device: torch.device) -> str:
+    """The way that updates run on a device by default, and the reason, for `unrolled doctor`."""
+    if device.type == "cuda":
+        return "in CUDA graphs by default; docs/gpu.md lists the settings without"
+    why = "this torch is built without CUDA" if torch.version.cuda is None else "torch finds no GPU"
+    return f"without CUDA graphs: {why}"
 
 
 def cannot_record(reason: str) -> UserError:

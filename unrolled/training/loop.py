@@ -236,7 +236,8 @@ class Trainer:
     def launch(self) -> None:
         """Begin one update of the weights."""
         progress = self.progress
-        self.network.train()
+        if not self.network.training:  # setting it visits every module
+            self.network.train()
         lr = self.rate(progress.step)
         chunks = self._chunks()
         outcome = self.updater.run(chunks, lr)
@@ -259,6 +260,15 @@ class Trainer:
         self.progress.tokens += found.count
         mean = found.loss / max(1, found.count)
         return StepInfo(step, epoch, mean, found.count, found.lr, found.norm, found.clipped, norms=found.norms)
+
+    def release(self) -> None:
+        """Free the memory of updates, so that something else can be tried; no update can follow."""
+        self.pending.clear()
+        self.optimizer.zero_grad(set_to_none=True)
+        if isinstance(self.updater, DeviceUpdate):
+            self.updater.graphs.clear()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
 
     def _start(self) -> StepInfo:
         """The untrained network's loss on the first batch and its scores."""

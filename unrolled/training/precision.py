@@ -29,6 +29,15 @@ def pick_precision(name: str, device: torch.device, key: str = "train.precision"
     return name
 
 
+def about_precision(device: torch.device) -> str:
+    """The precision that `auto` takes on a device, and the reason, for `unrolled doctor`."""
+    taken = pick_precision("auto", device)
+    if device.type != "cuda":
+        return f"{taken} by default: bf16 is the default on GPUs alone"
+    name = torch.cuda.get_device_name(device)
+    return f"{taken} by default: {name} {'computes' if taken == 'bf16' else 'does not compute'} bfloat16"
+
+
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[Any]:
     """A block in which matrix products have this precision."""
     return nullcontext() if precision == "fp32" else torch.autocast(device.type, dtype=DTYPES[precision])

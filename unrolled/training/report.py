@@ -10,6 +10,7 @@ from typing import TextIO
 from unrolled.training.loop import Goal, Progress, StepInfo
 
 PLAIN_SECONDS = 10.0  # between two lines without a terminal
+LIVE_SECONDS = 0.1  # between two changes of the live line
 
 
 class Report:
@@ -59,10 +60,13 @@ class Report:
         self._loss = info.loss if info.step - self._start_step <= 1 else 0.95 * self._loss + 0.05 * info.loss
         if self.quiet:
             return
+        now = time.monotonic()
         if self._bar is not None:
-            self._bar.update(info.step, self._line(info))
-        elif time.monotonic() - self._shown > PLAIN_SECONDS:
-            self._shown = time.monotonic()
+            if now - self._shown > LIVE_SECONDS or info.scores is not None:
+                self._shown = now
+                self._bar.update(info.step, self._line(info))
+        elif now - self._shown > PLAIN_SECONDS:
+            self._shown = now
             self.say(f"{100 * info.step / self.total_steps:3.0f} %  {self._line(info)}")
         if info.scores is not None:
             self._row(info, info.scores)

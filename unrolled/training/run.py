@@ -54,6 +54,7 @@ class Run:
     ) -> None:
         self.folder, self.trainer, self.save, self.origin = folder, trainer, save, origin
         self.scores: dict[str, float] = {}
+        self.saved_step: int | None = None  # of the last checkpoint
         self.updates = UpdateLog(folder, trainer.clipping)
         self._sums = [0.0, 0, 0.0, 0]  # loss and tokens, largest norm and clipped updates since the last evaluation
         growing = {METRICS: "metrics_bytes", SAMPLES: "samples_bytes", self.updates.path.name: "updates_bytes"}
@@ -66,8 +67,8 @@ class Run:
             sys.setswitchinterval(min(waited, HANDOVER))
             for info in self.trainer.steps():
                 self._add(info)
-                with self._disk_errors():
-                    if info.scores is not None:
+                if info.scores is not None:
+                    with self._disk_errors():
                         self._evaluated(info, info.scores)
                 yield info
         finally:  # also when the loss becomes non-finite
@@ -80,8 +81,10 @@ class Run:
         self._sums[1] += info.tokens
         self._sums[2] = max(self._sums[2], info.grad_norm)
         self._sums[3] += info.clipped
-        with self._disk_errors():
-            self.updates.add(info)
+        self.updates.add(info)
+        if self.updates.is_due:
+            with self._disk_errors():
+                self.updates.write()
 
     def _disk_errors(self) -> AbstractContextManager[None]:
         return disk_errors(self.folder, then=f"resume with: unrolled train --resume {self.folder}")
@@ -122,6 +125,7 @@ class Run:
                 if path.exists():
                     sync(path)
             checkpoint.save(self.folder, self._state())
+        self.saved_step = self.trainer.progress.step
 
     def _state(self) -> dict[str, Any]:
         trainer = self.trainer
@@ -204,6 +208,7 @@ class Run:
         trainer.tbptt.past.extend(_restored(trainer.device, stored) for stored in state["past"])
         checkpoint.restore_random_state(state["random"])
         self._sums, self.scores = state["sums"], state["scores"]
+        self.saved_step = trainer.progress.step
 
 
 def hash_of(*parts: bytes) -> str:

@@ -33,8 +33,11 @@ class UpdateLog:
             [str(info.step), _short(info.loss), _short(info.lr), _short(info.grad_norm), str(int(info.clipped))]
         )
         self._norms.append(info.norms)
-        if time.monotonic() - self._written > SECONDS:
-            self.write()
+
+    @property
+    def is_due(self) -> bool:
+        """True if updates wait for some seconds."""
+        return time.monotonic() - self._written > SECONDS
 
     def write(self) -> None:
         """Write all pending updates."""

@@ -17,12 +17,14 @@ from PIL import Image
 import unrolled
 from tests.tasks.caption.conftest import KINDS, features, scenes, train
 from unrolled import Model, UserError
+from unrolled.data.batching.ragged import Ragged
 from unrolled.metrics.captions import caption_scores
 from unrolled.tasks.caption.assets import CaptionAssets
 from unrolled.tasks.caption.batches import view_batch
 from unrolled.tasks.caption.config import CaptionConfig
 from unrolled.tasks.caption.task import Caption
-from unrolled.tasks.shared.targets import real_tokens, with_targets
+from unrolled.tasks.shared.side import with_targets
+from unrolled.tasks.shared.targets import real_tokens
 
 
 def test_it_learns_and_says_how_well(model: Model, table: Path) -> None:
@@ -91,7 +93,8 @@ def test_batched_is_single_and_the_search_says_what_the_loss_says(model: Model) 
     for pixels, answer in zip(pictures, together, strict=True):
         alone = model.predict(pixels, beam=4, n_best=3)
         assert [str(d) for d in (alone, *alone.others)] == [str(d) for d in (answer, *answer.others)]
-        batch = with_targets(view_batch([_view(pixels)]), assets.target, [assets.target.ids(str(answer))])
+        batch = with_targets(view_batch([_view(pixels)]), assets.target, Ragged.of([assets.target.ids(str(answer))]))
+        batch = batch.to("cpu")
         with torch.no_grad():
             network: Any = model.network.eval()
             real = real_tokens(batch)

@@ -19,15 +19,15 @@ class Batch:
 
     `lengths` None: every row is full. `resets` marks rows (B,) or steps (B, T) where a new sequence begins; other rows
     of a stream continue from the batch before. `counted` (B, T) marks the steps whose losses count, None: all real
-    ones. `more` holds other tensors by name, such as the letters of the words. Before `to` a batch may hold NumPy's
-    arrays, which a model without torch reads.
+    ones. `more` holds other tensors by name, such as the letters of the words. Batches are made of NumPy's arrays,
+    which a model without torch reads; `to` makes tensors of them, on the CPU without a copy.
     """
 
     inputs: Any  # (B, T) ids or (B, T, D) frames
     targets: Any  # (B, T, …), or (B, …) where a whole sequence has one target
     lengths: Any = None  # (B,)
-    resets: Tensor | None = None
-    counted: Tensor | None = None
+    resets: Any = None
+    counted: Any = None
     more: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -48,8 +48,16 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """The batch as tensors on a device; host memory is pinned by whoever wants copies to overlap."""
-        moved = {k: _moved(v, device) for k, v in vars(self).items() if v is not None and k != "more"}
-        return replace(self, **moved, more={k: _moved(v, device) for k, v in self.more.items()})
+        import torch
+
+        place = torch.device(device)
+
+        def moved(value: Any) -> Any:
+            tensor = torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+            return tensor if tensor is None or tensor.device == place else tensor.to(place, non_blocking=True)
+
+        fields = (self.inputs, self.targets, self.lengths, self.resets, self.counted)
+        return Batch(*map(moved, fields), more={name: moved(value) for name, value in self.more.items()})
 
     def steps(self, start: int, stop: int) -> Batch:
         """The steps from `start` up to `stop` of every row, of all fields."""
@@ -94,14 +102,6 @@ class Batch:
                 )
 
 
-def _moved(value: Any, device: torch.device | str) -> Tensor:
-    """A tensor, or an array of NumPy, as a tensor on a device."""
-    import torch
-
-    tensor = torch.from_numpy(value) if isinstance(value, np.ndarray) else value
-    return tensor.to(device, non_blocking=True)
-
-
 def join(batches: Sequence[Batch]) -> Batch:
     """Consecutive batches of one stream as one, longer in time, with all fields; rows must be full."""
     import torch
@@ -136,7 +136,8 @@ def _resets(batch: Batch) -> Tensor:
     full = torch.zeros(rows, steps, dtype=torch.bool, device=batch.inputs.device)
     if batch.resets is None:
         return full
-    if batch.resets.dim() == 2:
-        return batch.resets
-    full[:, 0] = batch.resets
-    return full
+    if batch.resets.dim() == 1:
+        full[:, 0] = batch.resets
+        return full
+    resets: Tensor = batch.resets
+    return resets

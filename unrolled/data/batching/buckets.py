@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.data.batching.batch import Batch
+from unrolled.data.batching.ragged import Rows
 from unrolled.errors import UserError
 
 POOL = 50  # examples sorted by length together, in batches
@@ -17,33 +18,32 @@ MOST_STEPS = 100_000  # steps in a batch, padding included; longer sequences com
 Example = TypeVar("Example")
 
 
-class Buckets:
+class RowBuckets:
     """Batches by index; every epoch has the same number of them.
 
-    `collate` makes a batch of a list of examples. Training: the examples are shuffled, those of a pool sorted by
-    length and cut into batches, and the batches shuffled, by (seed, epoch) alone. Otherwise (`seed` None) they are in
-    order of length, and `rows` gives the examples of a batch. With `batch_tokens` a batch holds the examples that fit
-    into this number of steps, padding included, instead of `batch_size`; the pool is all examples.
+    `gather` makes a batch of the numbers of its examples. Training: the examples are shuffled, those of a pool sorted
+    by length and cut into batches, and the batches shuffled, by (seed, epoch) alone. Otherwise (`seed` None) they are
+    in order of length, and `rows` gives the examples of a batch. With `batch_tokens` a batch holds the examples that
+    fit into this number of steps, padding included, instead of `batch_size`; the pool is all examples.
 
-    >>> import torch
-    >>> def collate(part):
-    ...     return Batch(torch.zeros(len(part), 4), torch.zeros(len(part)))
-    >>> buckets = Buckets(["aa", "a", "aaa", "aaaa"], [2, 1, 3, 4], collate, batch_size=2)
-    >>> len(buckets), [buckets.rows(i).tolist() for i in range(2)]
-    (2, [[1, 0], [2, 3]])
+    >>> from unrolled.data.batching.tables import TokenTable
+    >>> tokens = TokenTable([[7, 8], [9], [4, 5, 6]])
+    >>> RowBuckets(["b", "a", "c"], tokens.lengths, tokens.batch, batch_size=2)[0].inputs
+    array([[9, 0],
+           [7, 8]])
     """
 
     def __init__(
         self,
-        examples: Sequence[Example],
+        examples: Sequence[Any],
         lengths: Sequence[int] | NDArray[np.integer[Any]],
-        collate: Callable[[list[Example]], Batch],
+        gather: Callable[[Rows], Batch],
         *,
         batch_size: int,
         seed: int | None = None,
         batch_tokens: int | None = None,
     ) -> None:
-        self.examples, self.collate, self.batch_size, self.seed = examples, collate, batch_size, seed
+        self.examples, self.gather, self.batch_size, self.seed = examples, gather, batch_size, seed
         self.lengths = np.asarray(lengths, dtype=np.int64)
         self._most_steps = batch_tokens or MOST_STEPS
         limit = MOST_STEPS // batch_size if batch_tokens is None else -1
@@ -56,7 +56,7 @@ class Buckets:
         return len(self._rows)
 
     def __getitem__(self, index: int) -> Batch:
-        return self.collate([self.examples[i] for i in self._rows[index]])
+        return self.gather(self._rows[index])
 
     def rows(self, index: int) -> NDArray[np.int64]:
         """Indices of the examples of batch `index`, in its order."""
@@ -93,6 +93,38 @@ class Buckets:
                 batches.append(rows[start:end])
                 start = end
         return batches
+
+
+def in_tensors(gather: Callable[[Rows], Batch]) -> Callable[[Rows], Batch]:
+    """The same batches as tensors, to train on and to score; they share the memory of the arrays."""
+    return lambda rows: gather(rows).to("cpu")
+
+
+class Buckets(RowBuckets):
+    """The same with `collate`, which makes a batch of a list of examples.
+
+    >>> import torch
+    >>> def collate(part):
+    ...     return Batch(torch.zeros(len(part), 4), torch.zeros(len(part)))
+    >>> buckets = Buckets(["aa", "a", "aaa", "aaaa"], [2, 1, 3, 4], collate, batch_size=2)
+    >>> len(buckets), [buckets.rows(i).tolist() for i in range(2)]
+    (2, [[1, 0], [2, 3]])
+    """
+
+    def __init__(
+        self,
+        examples: Sequence[Example],
+        lengths: Sequence[int] | NDArray[np.integer[Any]],
+        collate: Callable[[list[Example]], Batch],
+        *,
+        batch_size: int,
+        seed: int | None = None,
+        batch_tokens: int | None = None,
+    ) -> None:
+        def gather(rows: Rows) -> Batch:
+            return collate([examples[i] for i in rows])
+
+        super().__init__(examples, lengths, gather, batch_size=batch_size, seed=seed, batch_tokens=batch_tokens)
 
 
 def held_out(keys: Sequence[Any], fraction: float) -> tuple[list[int], list[int]]:

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from unrolled.data.batching.batch import Batch
 
+# a window of a row: its first step among all, its length, and if a sequence begins there
+WINDOW = np.dtype([("first", np.int64), ("length", np.int64), ("begins", np.bool_)])
+
 
 @dataclass(frozen=True)
 class FrameSequence:
@@ -52,14 +55,17 @@ class RaggedWindows:
         if seed is not None:
             longest = max(-(-total // rows), least)
             sequences = [piece for sequence in sequences for piece in _pieces(sequence, longest)]
-        self.pieces = [sequence for sequence in sequences if len(sequence)]
+        given = [sequence for sequence in sequences if len(sequence)]
+        self._flat, sizes = _joined(given), np.array([len(one) for one in given], dtype=np.int64)
+        self._firsts = np.cumsum(sizes) - sizes  # of each piece in `_flat`
+        self.pieces = [self._flat.cut(first, first + size) for first, size in zip(self._firsts, sizes, strict=True)]
         rows = min(rows, len(self.pieces))
         self._pieces_of_row: list[list[int]] = [[] for _ in range(rows)]
         loads = np.zeros(rows, dtype=np.int64)
-        for piece in sorted(range(len(self.pieces)), key=lambda i: -len(self.pieces[i])):
+        for piece in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
             row = int(loads.argmin())
             self._pieces_of_row[row].append(piece)
-            loads[row] += self._windows(piece)
+            loads[row] += -(-sizes[piece] // window)
         self._length = int(loads.max(initial=0))
         self._epoch = 0
         self._plan = self._lay_out(0)
@@ -68,53 +74,59 @@ class RaggedWindows:
         return self._length
 
     def __getitem__(self, index: int) -> Batch:
-        import torch
-
-        parts: list[FrameSequence | None] = []
-        resets = torch.zeros(len(self._pieces_of_row), dtype=torch.bool)
-        for row, plan in enumerate(self._plan):
-            if index < len(plan):
-                piece, start = plan[index]
-                parts.append(self.pieces[piece].cut(start, start + self.window))
-                resets[row] = start == 0
-            else:
-                parts.append(None)
-        lengths = torch.tensor([0 if part is None else len(part) for part in parts])
+        plan, naive = self._plan[index], self._flat.naive
+        lengths = plan["length"].copy()
         steps = int(lengths.max())
-        like = self.pieces[0]
-        inputs = np.zeros((len(parts), steps, *like.inputs.shape[1:]), dtype=np.float32)
-        targets = np.full((len(parts), steps, *like.targets.shape[1:]), np.nan, dtype=np.float32)
-        naive = None if like.naive is None else np.full_like(targets, np.nan)
-        for row, part in enumerate(parts):
-            if part is not None:
-                inputs[row, : len(part)], targets[row, : len(part)] = part.inputs, part.targets
-                if naive is not None and part.naive is not None:
-                    naive[row, : len(part)] = part.naive
-        full = bool((lengths == steps).all())
+        places = plan["first"][:, None] + np.arange(steps)  # (B, T)
+        padding = None if int(lengths.min()) == steps else np.arange(steps) >= lengths[:, None]
+
+        def window(values: NDArray[np.float32], filling: float) -> NDArray[np.float32]:
+            table: NDArray[np.float32] = values.take(places, axis=0, mode="clip")
+            if padding is not None:
+                table[padding] = filling
+            return table
+
         return Batch(
-            torch.from_numpy(inputs),
-            torch.from_numpy(targets),
-            lengths=None if full else lengths,
-            resets=resets,
-            more={} if naive is None else {"naive": torch.from_numpy(naive)},
-        )
+            window(self._flat.inputs, 0.0),
+            window(self._flat.targets, np.nan),
+            lengths=None if padding is None else lengths,
+            resets=plan["begins"].copy(),
+            more={} if naive is None else {"naive": window(naive, np.nan)},
+        ).to("cpu")
 
     def order(self, epoch: int) -> None:
         """Switch to the batches of this epoch."""
         if self.seed is not None and epoch != self._epoch:
             self._epoch, self._plan = epoch, self._lay_out(epoch)
 
-    def _windows(self, piece: int) -> int:
-        return -(-len(self.pieces[piece]) // self.window)
-
-    def _lay_out(self, epoch: int) -> list[list[tuple[int, int]]]:
-        """For each row the (piece, first step) of all its windows."""
+    def _lay_out(self, epoch: int) -> NDArray[np.void]:
+        """The windows of each batch and row, (batches, rows)."""
         random = None if self.seed is None else np.random.default_rng((self.seed, epoch))
-        plan = []
-        for pieces in self._pieces_of_row:
+        plan = np.zeros((self._length, len(self._pieces_of_row)), dtype=WINDOW)
+        for row, pieces in enumerate(self._pieces_of_row):
             order = pieces if random is None else [pieces[i] for i in random.permutation(len(pieces))]
-            plan.append([(piece, k * self.window) for piece in order for k in range(self._windows(piece))])
+            batch = 0
+            for piece in order:
+                starts = np.arange(0, len(self.pieces[piece]), self.window)
+                there = plan[batch : batch + len(starts), row]
+                there["first"] = self._firsts[piece] + starts
+                there["length"] = np.minimum(self.window, len(self.pieces[piece]) - starts)
+                there["begins"] = starts == 0
+                batch += len(starts)
         return plan
+
+
+def _joined(sequences: Sequence[FrameSequence]) -> FrameSequence:
+    """All sequences end to end; the first decides if there is a naive forecast."""
+    nothing = np.zeros((0, 0), dtype=np.float32)
+    if not sequences:
+        return FrameSequence(nothing, nothing)
+    naive = None
+    if sequences[0].naive is not None:
+        each = [np.full_like(one.targets, np.nan) if one.naive is None else one.naive for one in sequences]
+        naive = np.concatenate(each, dtype=np.float32)
+    inputs, targets = ([getattr(one, name) for one in sequences] for name in ("inputs", "targets"))
+    return FrameSequence(np.concatenate(inputs, dtype=np.float32), np.concatenate(targets, dtype=np.float32), naive)
 
 
 def _pieces(sequence: FrameSequence, longest: int) -> list[FrameSequence]:

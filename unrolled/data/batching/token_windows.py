@@ -36,7 +36,7 @@ class ContiguousWindows:
         self.row_length = -(-len(ids) // self.rows) if whole else len(ids) // self.rows
         room = self.rows * self.row_length
         self.tokens = min(len(ids), room)  # the number of targets in one pass
-        ids = np.pad(ids, (0, room - len(ids))) if len(ids) < room else ids[:room]
+        ids = np.pad(ids, (0, room - len(ids))) if len(ids) < room else np.asarray(ids)[:room]
         self._table = ids.reshape(self.rows, self.row_length)  # (B, steps of a row); a view where nothing is padded
         self._cuts = np.append(np.arange(0, self.row_length, steps), self.row_length)
         self._epoch: int | None = None
@@ -46,16 +46,12 @@ class ContiguousWindows:
         return len(self._cuts) - 1
 
     def __getitem__(self, index: int) -> Batch:
-        import torch
-
         begin, end = int(self._cuts[index]), int(self._cuts[index + 1])
-        targets = torch.from_numpy(self._table[:, begin:end].astype(np.int64))
-        before = self._before() if begin == 0 else self._table[:, begin - 1 : begin]  # (B, 1)
-        inputs = torch.cat([torch.from_numpy(before.astype(np.int64)), targets[:, :-1]], dim=1)
-        lengths = self.tokens - begin - self.row_length * torch.arange(self.rows)
-        lengths = lengths.clamp(0, end - begin)
-        full = bool((lengths == end - begin).all())
-        return Batch(inputs, targets, lengths=None if full else lengths)
+        targets = self._table[:, begin:end].astype(np.int64)
+        inputs = np.empty_like(targets)
+        inputs[:, 0] = self._before() if begin == 0 else self._table[:, begin - 1]
+        inputs[:, 1:] = targets[:, :-1]
+        return Batch(inputs, targets, lengths=self._lengths(begin, end)).to("cpu")
 
     def order(self, epoch: int) -> None:
         """Switch to the cuts of this epoch; the order of a text stays."""
@@ -63,9 +59,16 @@ class ContiguousWindows:
             self._cuts = varied_cuts(self.row_length, self.steps, np.random.default_rng((self.seed, epoch)))
             self._epoch = epoch
 
+    def _lengths(self, begin: int, end: int) -> NDArray[np.int64] | None:
+        """The real steps of each row; None: all."""
+        if self.tokens == self._table.size:
+            return None
+        lengths = (self.tokens - begin - self.row_length * np.arange(self.rows)).clip(0, end - begin)
+        return None if int(lengths.min()) == end - begin else lengths
+
     def _before(self) -> NDArray[np.integer]:
-        """The token before each row: the last of the row above."""
-        return np.concatenate([[self.start], self._table[:-1, -1]])[:, None]
+        """The token before each row, (B,): the last of the row above."""
+        return np.concatenate([[self.start], self._table[:-1, -1]])
 
 
 def varied_cuts(length: int, steps: int, random: np.random.Generator) -> NDArray[np.int64]:
@@ -97,7 +100,7 @@ class ShuffledWindows:
     """
 
     def __init__(self, ids: NDArray[np.integer], *, rows: int, steps: int, start: int, seed: int) -> None:
-        self.steps, self.start, self.seed, self._ids = min(steps, len(ids)), start, seed, ids
+        self.steps, self.start, self.seed, self._ids = min(steps, len(ids)), start, seed, np.asarray(ids)
         self._room = min(self.steps, len(ids) - self.steps + 1)  # possible starts of the first window
         self._count = (len(ids) - self._room + 1) // self.steps  # windows in an epoch, whatever its start
         self.rows = min(rows, self._count)
@@ -108,13 +111,12 @@ class ShuffledWindows:
         return self._count // self.rows
 
     def __getitem__(self, index: int) -> Batch:
-        import torch
-
-        begins: list[int] = self._begins[index * self.rows : (index + 1) * self.rows].tolist()
-        targets = np.stack([self._ids[begin : begin + self.steps] for begin in begins]).astype(np.int64)
-        before = np.array([self._ids[begin - 1] if begin else self.start for begin in begins], dtype=np.int64)
-        inputs = np.concatenate([before[:, None], targets[:, :-1]], axis=1)
-        return Batch(torch.from_numpy(inputs), torch.from_numpy(targets))
+        begins = self._begins[index * self.rows : (index + 1) * self.rows]
+        targets = self._ids[begins[:, None] + np.arange(self.steps)].astype(np.int64)
+        inputs = np.empty_like(targets)
+        inputs[:, 0] = np.where(begins > 0, self._ids[begins - 1], self.start)
+        inputs[:, 1:] = targets[:, :-1]
+        return Batch(inputs, targets).to("cpu")
 
     def order(self, epoch: int) -> None:
         """Switch to the windows of this epoch."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from unrolled.config.stored import Amount, Count, stored_entry
 from unrolled.data import Batch
+from unrolled.data.batching.tables import NOTHING
 from unrolled.data.readers.media.captions import Captioned
 from unrolled.data.signals.views import Shape, View
 from unrolled.tasks.corpus import Corpus
@@ -69,9 +70,13 @@ def view_arrays(views: Sequence[View]) -> Batch:
     values = [view.values for view in views if view.values is not None]
     vectors = [view.vector for view in views if view.vector is not None]
     inputs = _stacked(values) if values else np.zeros((len(views), 1), dtype=np.float32)
-    return Batch(inputs, np.zeros(len(views)), more={"vectors": _stacked(vectors)} if vectors else {})
+    return Batch(inputs, NOTHING, more={"vectors": _stacked(vectors)} if vectors else {})
 
 
 def _stacked(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    table = np.stack(arrays)
-    return table if table.dtype == np.uint8 else table.astype(np.float32)
+    """Arrays of one shape in one, of 8 bits or 32."""
+    kind = np.uint8 if arrays[0].dtype == np.uint8 else np.float32
+    table = np.empty((len(arrays), *arrays[0].shape), dtype=kind)
+    for row, one in enumerate(arrays):
+        table[row] = one
+    return table

@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from unrolled.data.batching.ragged import Ragged
 from unrolled.data.readers.media.captions import Captioned
 from unrolled.metrics.captions import CaptionScores, caption_scores
 from unrolled.metrics.translation import bleu_tokenizer
 from unrolled.model import Model
-from unrolled.tasks.caption.assets import CaptionAssets
-from unrolled.tasks.caption.batches import PictureCaption, view_batch
+from unrolled.tasks.caption.assets import CaptionAssets, view_arrays
+from unrolled.tasks.caption.batches import PictureCaption
 from unrolled.tasks.caption.predict import CaptionAnswer, describe
 from unrolled.tasks.shared.free_run import FreeRun, samples
-from unrolled.tasks.shared.targets import with_targets
+from unrolled.tasks.shared.side import with_targets
 from unrolled.tasks.shared.writing import WritingOptions, named
 from unrolled.training import Evaluation
 
@@ -56,7 +57,7 @@ def exposure(model: Model, captions: Sequence[PictureCaption]) -> Evaluation:
     for first in range(0, len(captions), AT_ONCE):
         part = captions[first : first + AT_ONCE]
         ids = [one.ids for one in part]
-        batch = with_targets(view_batch([one.example.view for one in part]), assets.target, ids)
+        batch = with_targets(view_arrays([one.example.view for one in part]), assets.target, Ragged.of(ids))
         run.add(model.network.eval(), batch.to(model.device), ids, assets.most_tokens)
     outputs, pictures = run.texts, [one.example for one in captions]
     shown = samples([one.captions[0] for one in pictures], outputs, [one.name for one in pictures])

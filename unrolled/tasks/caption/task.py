@@ -12,7 +12,9 @@ import torch
 from torch import nn
 
 from unrolled.config import Section
-from unrolled.data import Batch, Buckets, held_out
+from unrolled.data import Batch, RowBuckets, held_out
+from unrolled.data.batching.buckets import in_tensors
+from unrolled.data.batching.ragged import Ragged, Rows
 from unrolled.data.batching.shapes import Padding
 from unrolled.data.demo.glyphs import GLYPHS, embedded_glyphs
 from unrolled.data.readers.media.captions import Captioned, read_captioned, read_captions, shape_for
@@ -22,7 +24,7 @@ from unrolled.model import Model
 from unrolled.models.captioner import captioner, resolved_attention
 from unrolled.models.picture_encoder import MakeEncoder
 from unrolled.nn.vision import shifted
-from unrolled.tasks.caption.assets import CaptionAssets
+from unrolled.tasks.caption.assets import CaptionAssets, view_arrays
 from unrolled.tasks.caption.batches import PictureCaption, caption_loss, fitted, view_batch
 from unrolled.tasks.caption.config import CaptionConfig
 from unrolled.tasks.caption.describe import CaptionDescription
@@ -36,8 +38,8 @@ from unrolled.tasks.corpus import Corpus
 from unrolled.tasks.options import TaskOptions
 from unrolled.tasks.runner import Runner
 from unrolled.tasks.shared.levels import caption_level
-from unrolled.tasks.shared.side import Reading, trained_side
-from unrolled.tasks.shared.targets import with_guesses, with_targets
+from unrolled.tasks.shared.side import Reading, trained_side, with_targets
+from unrolled.tasks.shared.targets import with_guesses
 from unrolled.tasks.shared.writing import WritingOptions
 from unrolled.tasks.tracer import Tracer
 from unrolled.training import Batches, Evaluation, Goal, Loss, hash_of
@@ -123,7 +125,7 @@ class Caption(Task):
 
     def batches(
         self, config: CaptionConfig, assets: CaptionAssets, examples: Sequence[Captioned], *, training: bool
-    ) -> Buckets:
+    ) -> RowBuckets:
         settings = config.train
         pictures = fitted(examples, assets.shape)  # the shape of a model to start from may differ
         captions = [
@@ -132,14 +134,15 @@ class Caption(Task):
             for number, ids in enumerate(several)
         ]
 
-        def collate(part: list[PictureCaption]) -> Batch:
-            batch = view_batch([one.example.view for one in part])
-            return with_targets(batch, assets.target, [one.ids for one in part])
+        views, tokens = [one.example.view for one in captions], Ragged.of(one.ids for one in captions)
 
-        lengths = [len(one.ids) + 1 for one in captions]
+        def gather(rows: Rows) -> Batch:
+            return with_targets(view_arrays([views[row] for row in rows]), assets.target, tokens, rows)
+
         size = settings.batch_size if training else AT_ONCE
-        made = twice(collate, settings.consistency) if training else collate
-        return Buckets(captions, lengths, made, batch_size=size, seed=settings.seed if training else None)
+        made = twice(gather, settings.consistency) if training else gather
+        seed = settings.seed if training else None
+        return RowBuckets(captions, tokens.lengths + 1, in_tensors(made), batch_size=size, seed=seed)
 
     def loss(self, network: nn.Module, batch: Batch, state: Any, training: Training | None = None) -> Loss:
         """Cross-entropy of the captions. In training pictures are shifted, and attention adds its penalties."""
@@ -152,7 +155,7 @@ class Caption(Task):
     @torch.no_grad()
     def evaluate(self, model: Model, batches: Batches) -> Evaluation:
         """The loss with teacher forcing, and, for some pictures, greedy captions and the exposure gap."""
-        assert isinstance(batches, Buckets)
+        assert isinstance(batches, RowBuckets)
         assert isinstance(model.config, CaptionConfig)
         mean, _ = mean_loss(self, model, batches)
         captions: list[Any] = list(batches.examples)

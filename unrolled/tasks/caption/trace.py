@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from unrolled.data.batching.ragged import Ragged
 from unrolled.data.readers.media.captions import Captioned
 from unrolled.data.signals.views import View
 from unrolled.model import Model
@@ -22,7 +23,7 @@ from unrolled.tasks.caption.predict import drawable_pixels, view_of
 from unrolled.tasks.caption.run import paths_of
 from unrolled.tasks.runner import Request
 from unrolled.tasks.shared.sentence import check_pooling, embedded, pooled
-from unrolled.tasks.shared.targets import with_targets
+from unrolled.tasks.shared.side import with_targets
 from unrolled.tasks.shared.trace import NO_GATES, TRANSFORMER, Followed, WritingChoices, writing_options
 from unrolled.tasks.tracer import Example, Tracer, nth
 
@@ -82,7 +83,7 @@ def trace_caption(model: Model, view: View, picture: NDArray[np.uint8] | None, c
         memory = network.encode(read)
     followed = Followed.search(network, memory, assets.target, assets.most_tokens, choices)
     ids = np.array(followed.tokens, dtype=np.int32)
-    batch = with_targets(read.to(torch.device("cpu")), assets.target, [ids]).to(model.device)
+    batch = with_targets(read, assets.target, Ragged.of([ids])).to(model.device)
     probe = Probe(followed.read)
     decoded, inside = network.trace_writing(batch, network.encode(batch), probe)
     parts: tuple[Part, ...] = ()

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from unrolled.config.stored import DAMAGED, Finite, Positive, stored_as, stored_entry
 from unrolled.data.readers.labelled import Labelled
@@ -12,9 +16,6 @@ from unrolled.errors import UserError
 from unrolled.tasks.classify.regression import Scale, numbers_of
 from unrolled.tasks.corpus import Corpus
 from unrolled.tasks.shared.reader import Reader
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class Encoded(NamedTuple):
@@ -33,29 +34,35 @@ class ClassifyAssets:
     reader: Reader
     scale: Scale | None = None  # of numbers, where these stand in place of labels
 
-    def targets(self, examples: Sequence[Labelled], multi_label: bool) -> Tensor:
+    def targets(self, examples: Sequence[Labelled], multi_label: bool) -> NDArray[Any]:
         """(B,) class numbers, −1 for a label that training never saw; or (B, C) of 0 and 1; or (B,) scaled numbers."""
-        import torch
-
         if self.scale is not None:
             mean, deviation = self.scale
-            return torch.from_numpy((numbers_of(examples) - mean) / deviation).float()
-        numbers = {label: number for number, label in enumerate(self.labels)}
+            return ((numbers_of(examples) - mean) / deviation).astype(np.float32)
+        numbers = self._numbers
         if not multi_label:
-            return torch.tensor([numbers.get(example.labels[0], -1) for example in examples])
-        table = torch.zeros(len(examples), len(self.labels))
-        for row, example in enumerate(examples):
-            table[row, [numbers[label] for label in example.labels if label in numbers]] = 1
+            return np.array([numbers.get(example.labels[0], -1) for example in examples], dtype=np.int64)
+        table = np.zeros((len(examples), len(self.labels)), dtype=np.float32)
+        places = [(r, numbers[one]) for r, example in enumerate(examples) for one in example.labels if one in numbers]
+        if places:
+            table[tuple(zip(*places, strict=True))] = 1
         return table
 
-    def weights(self, targets: Tensor) -> Tensor:
-        """Weights that balance the classes: (B,) for one label each, (B, C) for several."""
-        import torch
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {label: number for number, label in enumerate(self.labels)}
 
-        counts = torch.tensor(self.counts, dtype=torch.float32).clamp(min=1)
-        if targets.dim() == 1:
-            return (counts.sum() / len(counts) / counts)[targets]
-        return torch.where(targets > 0, counts.mean() / counts, 1.0)
+    def weights(self, targets: NDArray[Any]) -> NDArray[np.float32]:
+        """Weights that balance the classes: (B,) for one label each, (B, C) for several."""
+        counts = self._at_least_one
+        if targets.ndim == 1:
+            found: NDArray[np.float32] = (counts.sum() / np.float32(len(counts)) / counts)[targets]
+            return found
+        return np.where(targets > 0, counts.mean() / counts, np.float32(1))
+
+    @cached_property
+    def _at_least_one(self) -> NDArray[np.float32]:
+        return np.maximum(np.array(self.counts, dtype=np.float32), np.float32(1))
 
     def encoded(self, examples: Sequence[Labelled]) -> list[Encoded]:
         """The examples with their steps; those of a corpus are computed once."""

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from unrolled.data import Buckets
 from unrolled.hub import Usage
 from unrolled.model import Model
+from unrolled.data import RowBuckets
 from unrolled.tasks.classify.assets import ClassifyAssets
 from unrolled.tasks.classify.config import ClassifyConfig
 from unrolled.tasks.classify.examples import key_of
@@ -42,7 +42,7 @@ class ClassifyDescription(Description):
         )
 
     def warnings(self, config: ClassifyConfig, batches: Batches) -> list[str]:
-        assert isinstance(batches, Buckets)
+        assert isinstance(batches, RowBuckets)
         empty = int((batches.lengths == 0).sum())
         return [f"Note: {empty} training examples are empty."] if empty else []
 

@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unrolled.data.readers.labelled import check_frames
 from unrolled.errors import UserError, note
 from unrolled.tasks.shared.reader import Reader
-from unrolled.text import split_words
-from unrolled.text.ngrams import ngram_ids
 
 if TYPE_CHECKING:
     from unrolled.model import Model
@@ -32,17 +29,6 @@ def with_old(old: Sequence[str], new: Sequence[str], which: str) -> tuple[str, .
             )
     dropped = set(gone) if which == "drop" else set[str]()
     return (*(label for label in old if label not in dropped), *(label for label in new if label not in set(old)))
-
-
-def ngrams_of(inputs: Sequence[Any], buckets: int) -> dict[str, NDArray[Any]]:
-    """The n-grams of texts, end to end, for an EmbeddingBag; a text's weights have the length 1."""
-    if not buckets or not isinstance(inputs[0], str):
-        return {}
-    found = [ngram_ids(split_words(text), buckets) for text in inputs]
-    counts = np.array([len(ids) for ids in found])
-    weights = np.repeat(1 / np.sqrt(np.maximum(counts, 1).astype(np.float32)), counts)
-    starts = np.concatenate([[0], counts.cumsum()[:-1]])
-    return {"ngrams": np.concatenate(found), "ngram_starts": starts, "ngram_weights": weights}
 
 
 def key_of(one: Any) -> bytes:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unrolled.data import Batch, Buckets
+from unrolled.data import Batch, RowBuckets
+from unrolled.data.batching.tables import NOTHING
 from unrolled.search.arrays import Array, arrays_of
-from unrolled.tasks.classify.examples import checked_inputs, ngrams_of
+from unrolled.tasks.classify.batches import input_batches
+from unrolled.tasks.classify.examples import checked_inputs
 from unrolled.tasks.classify.regression import Numbers, PredictedNumber
 from unrolled.tasks.shared.reader import Reader
 
@@ -43,21 +45,17 @@ class Classified:
         return self.label
 
 
-def unlabelled(model: Model, inputs: list[Any]) -> Buckets:
-    """Batches of inputs without labels."""
+def unlabelled(model: Model, inputs: list[Any]) -> RowBuckets:
+    """Batches of inputs without labels, as NumPy's arrays."""
     reader: Reader = model.assets.reader
     steps = [reader.steps(one) for one in inputs]
-    buckets = config_of(model).model.ngrams
-
-    def collate(part: list[tuple[Any, Any]]) -> Batch:
-        batch = reader.arrays([steps for _, steps in part])
-        return replace(batch, more={**batch.more, **ngrams_of([one for one, _ in part], buckets)})
-
-    return Buckets(list(zip(inputs, steps, strict=True)), list(map(len, steps)), collate, batch_size=AT_ONCE)
+    gather = input_batches(reader, inputs, steps, config_of(model).model.ngrams)
+    lengths = [len(one) for one in steps]
+    return RowBuckets(inputs, lengths, lambda rows: gather(rows, NOTHING), batch_size=AT_ONCE)
 
 
 def probabilities_of(
-    model: Model, batches: Buckets, watch: Callable[[Array, Batch], None] | None = None
+    model: Model, batches: RowBuckets, watch: Callable[[Array, Batch], None] | None = None
 ) -> NDArray[np.float32]:
     """The probabilities (N, C) in the order of the examples; `watch` gets the scores of each batch."""
     table = np.zeros((len(batches.examples), len(model.assets.labels)), dtype=np.float32)
@@ -74,7 +72,7 @@ def probabilities_of(
     return table
 
 
-def numbers(model: Model, batches: Buckets) -> Numbers:
+def numbers(model: Model, batches: RowBuckets) -> Numbers:
     """The answers (N,) of a model of numbers, in the order of the examples."""
     answers = np.zeros(len(batches.examples))
     mean, deviation = model.assets.scale

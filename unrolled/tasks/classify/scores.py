@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from unrolled.data import Batch, Buckets
+from unrolled.data import Batch, RowBuckets
 from unrolled.data.readers.labelled import Labelled
 from unrolled.errors import note
 from unrolled.metrics import ClassScores, class_scores, label_scores
@@ -32,7 +32,7 @@ def judged(
     Labels that training never saw are classes too, after the others: no answer is one of them.
     """
     unseen = sorted({label for example in examples for label in example.labels} - set(assets.labels))
-    truth = replace(assets, labels=(*assets.labels, *unseen)).targets(examples, multi).numpy()
+    truth = replace(assets, labels=(*assets.labels, *unseen)).targets(examples, multi)
     if multi:
         answers = np.pad(probabilities >= 0.5, ((0, 0), (0, len(unseen))))
         return label_scores(truth > 0.5, answers), None, len(examples)
@@ -40,13 +40,13 @@ def judged(
     return *class_scores(truth, probabilities.argmax(axis=1), len(assets.labels) + len(unseen)), known
 
 
-def _encoded(batches: Buckets) -> Sequence[Encoded]:
+def _encoded(batches: RowBuckets) -> Sequence[Encoded]:
     examples: Any = batches.examples
     found: Sequence[Encoded] = examples
     return found
 
 
-def _with_loss(model: Model, batches: Buckets) -> tuple[NDArray[np.float32], float]:
+def _with_loss(model: Model, batches: RowBuckets) -> tuple[NDArray[np.float32], float]:
     """The probabilities (N, C), and the summed loss of the examples with a known label."""
     losses: list[float] = []
 
@@ -56,7 +56,7 @@ def _with_loss(model: Model, batches: Buckets) -> tuple[NDArray[np.float32], flo
     return probabilities_of(model, batches, watch), sum(losses)
 
 
-def evaluation(model: Model, batches: Buckets) -> dict[str, float]:
+def evaluation(model: Model, batches: RowBuckets) -> dict[str, float]:
     """Scores on batches of examples."""
     examples: list[Labelled] = [one.example for one in _encoded(batches)]
     if model.assets.scale is not None:
@@ -68,7 +68,7 @@ def evaluation(model: Model, batches: Buckets) -> dict[str, float]:
     return result | ({"micro_f1": scores.micro_f1} if multi else {}) | {"nll": loss / max(1, known)}
 
 
-def score_examples(model: Model, examples: list[Labelled], batches: Buckets) -> dict[str, Any]:
+def score_examples(model: Model, examples: list[Labelled], batches: RowBuckets) -> dict[str, Any]:
     """Scores, and tables of them, on the examples of a file."""
     assets: ClassifyAssets = model.assets
     multi = multi_label(model)

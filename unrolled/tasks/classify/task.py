@@ -13,7 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unrolled.config import Section
-from unrolled.data import Batch, Buckets, held_out
+from unrolled.data import Batch, RowBuckets, held_out
+from unrolled.data.batching.buckets import in_tensors
+from unrolled.data.batching.ragged import Rows
 from unrolled.data.batching.shapes import Padding
 from unrolled.data.demo.docstrings import DOCSTRINGS, embedded_labels
 from unrolled.data.readers.label_checks import label_warnings, look_swapped
@@ -23,10 +25,11 @@ from unrolled.model import Model
 from unrolled.models.classifier import Classifier
 from unrolled.models.inputs import FrameInput, WordInput
 from unrolled.models.weights import copy_weights
-from unrolled.tasks.classify.assets import ClassifyAssets, Encoded
+from unrolled.tasks.classify.assets import ClassifyAssets
+from unrolled.tasks.classify.batches import input_batches, targets_of
 from unrolled.tasks.classify.config import ClassifyConfig, ClassifyTraining
 from unrolled.tasks.classify.describe import ClassifyDescription
-from unrolled.tasks.classify.examples import check_shape, key_of, ngrams_of, with_old
+from unrolled.tasks.classify.examples import check_shape, key_of, with_old
 from unrolled.tasks.classify.loss import losses_of
 from unrolled.tasks.classify.options import FILE_KEYS
 from unrolled.tasks.classify.predict import AT_ONCE, predict
@@ -151,23 +154,22 @@ class Classify(Task):
 
     def batches(
         self, config: ClassifyConfig, assets: ClassifyAssets, examples: list[Labelled], *, training: bool
-    ) -> Buckets:
+    ) -> RowBuckets:
         balanced = training and config.train.class_weights == "balanced"
-
-        def collate(part: list[Encoded]) -> Batch:
-            targets = assets.targets([one.example for one in part], config.data.multi_label)
-            batch = assets.reader.batch([one.steps for one in part], targets)
-            found = ngrams_of([one.example.input for one in part], config.model.ngrams)
-            more = {**batch.more, **{name: torch.from_numpy(one) for name, one in found.items()}}
-            if balanced:
-                more["weights"] = assets.weights(targets)
-            return replace(batch, more=more)
-
         encoded = assets.encoded(examples)
-        lengths = [len(one.steps) for one in encoded]
+        steps = [one.steps for one in encoded]
+        inputs = input_batches(assets.reader, [one.input for one in examples], steps, config.model.ngrams)
+        labels = targets_of(assets, examples, config.data.multi_label)
+
+        def gather(rows: Rows) -> Batch:
+            targets = labels(rows)
+            batch = inputs(rows, targets)
+            return replace(batch, more={**batch.more, "weights": assets.weights(targets)}) if balanced else batch
+
         size = config.train.batch_size if training else AT_ONCE
-        made = twice(collate, config.train.consistency) if training else collate
-        return Buckets(encoded, lengths, made, batch_size=size, seed=config.train.seed if training else None)
+        made = twice(gather, config.train.consistency) if training else gather
+        lengths, seed = [len(one) for one in steps], config.train.seed if training else None
+        return RowBuckets(encoded, lengths, in_tensors(made), batch_size=size, seed=seed)
 
     def loss(self, network: nn.Module, batch: Batch, state: Any, training: Training | None = None) -> Loss:
         assert isinstance(network, Classifier)
@@ -197,7 +199,7 @@ class Classify(Task):
         return consistency.agreeing(loss, settings.consistency, scores.log_softmax(-1))
 
     def evaluate(self, model: Model, batches: Batches) -> Evaluation:
-        assert isinstance(batches, Buckets)
+        assert isinstance(batches, RowBuckets)
         return Evaluation(evaluation(model, batches))
 
     def evaluate_file(self, model: Model, path: str | Path, **options: Any) -> dict[str, Any]:

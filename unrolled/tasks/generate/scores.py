@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unrolled.data.batching.arrays import padded_ids
+from unrolled.data.batching.tables import TokenTable
 from unrolled.errors import UserError
 from unrolled.search.arrays import arrays_for
 from unrolled.text import Tokenizer
@@ -50,7 +50,7 @@ def _scores(network: Any, sequences: Sequence[NDArray[np.int64]]) -> list[float]
     lengths = arrays.tensor([len(sequence) - 1 for sequence in sequences])
     if int(lengths.max()) == 0:
         return [0.0] * len(sequences)
-    padded = arrays.moved(padded_ids(sequences))  # (B, T + 1)
+    padded = arrays.moved(TokenTable(sequences).batch().inputs)  # (B, T + 1)
     inputs, targets = padded[:, :-1], padded[:, 1:]
     real = arrays.arange(inputs.shape[1]) < lengths[:, None]
     scores, _ = network(inputs, None, lengths=lengths)

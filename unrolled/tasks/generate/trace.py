@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from unrolled.data import read_text
+from unrolled.data.batching.ragged import Ragged
 from unrolled.errors import UserError
 from unrolled.kernels.lengths import real_steps
 from unrolled.models import FeedForwardLM, LanguageModel, RecurrentLM, TransformerLM
-from unrolled.models.inputs import padded, token_vectors
+from unrolled.models.inputs import token_vectors
 from unrolled.see import AttentionMap, ModelTrace, Part, Probe, check_memory
 from unrolled.see.options import HIDE, TARGET, TraceOption, read_options
 from unrolled.tasks.generate.predict import directed, direction_of, network_of, start_token
@@ -63,9 +64,9 @@ class GenerateTracer(Tracer):
 
         def vectors_of(some: Sequence[str]) -> Tensor:
             read = [directed(tokenizer.ids(text), direction_of(model)) for text in some]
-            rows = [np.concatenate([[start_token(tokenizer)], ids]).astype(np.int64) for ids in read]
-            lengths = torch.tensor([len(row) for row in rows], device=model.device)
-            ids = padded(rows).to(model.device)
+            rows = Ragged.of(np.concatenate([[start_token(tokenizer)], ids]) for ids in read)
+            lengths = torch.from_numpy(rows.lengths).to(model.device)
+            ids = torch.from_numpy(rows.padded(rows.rows)).to(model.device)
             return pooled(network.states(ids, lengths), real_steps(lengths, ids.shape[1]), how)
 
         table = embedded(texts, vectors_of)

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
-from unrolled.data import Batch, Buckets
-from unrolled.data.batching.arrays import frame_arrays
+from unrolled.data import Batch, RowBuckets
 from unrolled.data.batching.feature_cache import FeatureCache
+from unrolled.data.batching.ragged import Ragged, Rows
+from unrolled.data.batching.seeds import ExampleSeeds
+from unrolled.data.batching.tables import FrameTable
 from unrolled.data.readers.media.archives import Medium
-from unrolled.data.readers.media.transcripts import Transcribed
-from unrolled.models.inputs import padded
+from unrolled.data.readers.media.transcripts import Frames, Transcribed
 from unrolled.tasks.corpus import Corpus
 from unrolled.tasks.recognize.config import RecognizeConfig, RecognizeTraining
 from unrolled.tasks.recognize.features import InputReader
@@ -39,7 +38,7 @@ def feature_store(config: RecognizeConfig, assets: RecognizeAssets, examples: Se
     return examples.once("features", reader, compute) if isinstance(examples, Corpus) else compute()
 
 
-class ExampleBatches(Buckets):
+class ExampleBatches(RowBuckets):
     """The examples of some numbers of a store. With `training` settings they are shuffled and augmented, by (seed,
     epoch, number of the example) alone."""
 
@@ -52,29 +51,39 @@ class ExampleBatches(Buckets):
         training: RecognizeTraining | None,
     ) -> None:
         self.reader, self.store, self.numbers, self.targets, self.training = reader, store, numbers, targets, training
+        self._labels = Ragged.of(targets[number] for number in numbers)
+        self._seeds, self._seeds_epoch = ExampleSeeds(0 if training is None else training.seed, 0, len(store)), 0
         super().__init__(
             list(numbers),
             store.lengths[list(numbers)],
-            self._collated if training is None else twice(self._collated, training.consistency),
+            self._gathered if training is None else twice(self._gathered, training.consistency),
             batch_size=1 if training is None else training.batch_size,
             seed=None if training is None else training.seed,
             batch_tokens=AT_ONCE if training is None else None,
         )
 
-    def _collated(self, part: list[int]) -> Batch:
-        return features_batch([self._features(number) for number in part], [self.targets[number] for number in part])
+    def _gathered(self, rows: Rows) -> Batch:
+        """Features side by side, and the labels of each: (B, L) and how many they are."""
+        features = [self._features(self.numbers[row]) for row in rows.tolist()]
+        batch = FrameTable(features, features[0].shape[1:]).batch(targets=self._labels.padded(rows))
+        if self.reader.scale is not None:
+            np.divide(batch.inputs, self.reader.scale, out=batch.inputs)
+        return replace(batch, more={"target_lengths": self._labels.lengths[rows]}).to("cpu")
 
-    def _features(self, number: int) -> NDArray[np.float32]:
+    def _features(self, number: int) -> Frames:
+        """The features of an example, not yet divided by the reader's `scale`."""
         base = self.store[number]
         if self.training is None or not self.training.augment:
-            return self.reader.features(base)
-        random = np.random.default_rng((self.training.seed, self._epoch, number))
-        return self.reader.augmented(base, self.training, random)
+            return base if self.reader.kind == "line" else self.reader.features(base)
+        return self.reader.augmented(base, self.training, self._seeds.generator(number))
+
+    def order(self, epoch: int) -> None:
+        """Switch to the batches of this epoch, and to its random numbers."""
+        super().order(epoch)
+        if self.training is not None and epoch != self._seeds_epoch:
+            self._seeds, self._seeds_epoch = ExampleSeeds(self.training.seed, epoch, len(self.store)), epoch
 
 
-def features_batch(features: Sequence[NDArray[np.float32]], targets: Sequence[Sequence[int]] = ()) -> Batch:
-    """Features (T, …) side by side, zeros at their ends, and the labels of each: (B, L) and how many they are."""
-    labels = padded([np.array(one, dtype=np.int32) for one in targets] or [np.zeros(0, dtype=np.int32)])
-    counts = torch.tensor([len(one) for one in targets])
-    batch = frame_arrays(features, features[0].shape[1:]).to("cpu")
-    return replace(batch, targets=labels, more={"target_lengths": counts})
+def features_batch(features: Sequence[Frames]) -> Batch:
+    """Features (T, …) side by side as tensors, zeros at their ends."""
+    return FrameTable(features, features[0].shape[1:]).batch().to("cpu")

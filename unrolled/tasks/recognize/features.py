@@ -188,17 +188,23 @@ class InputReader:
         if self.kind == "audio":
             return self._finished(base)
         frames: NDArray[np.float32] = base.astype(np.float32)
-        return frames / np.float32(255) if self.kind == "line" else frames
+        return frames if self.scale is None else frames / self.scale
 
-    def augmented(self, base: Frames, settings: RecognizeTraining, random: np.random.Generator) -> NDArray[np.float32]:
-        """The same of an example that was changed by chance."""
-        from unrolled.data.signals.augment import changed_line, changed_spectrum, masked_spectrum
+    @property
+    def scale(self) -> np.float32 | None:
+        """The number that features are divided by at last: a line keeps 8 bits until then."""
+        return np.float32(255) if self.kind == "line" else None
+
+    def augmented(self, base: Frames, settings: RecognizeTraining, random: np.random.Generator) -> Frames:
+        """The same of an example that was changed by chance, not yet divided by `scale`."""
+        from unrolled.data.signals.augment import changed_spectrum, masked_spectrum
+        from unrolled.kernels.lines.changes import changed_line
 
         if self.kind == "audio":
             frames = self._finished(changed_spectrum(base.astype(np.float32), settings.spectrum, random))
             return masked_spectrum(frames, self.bands, settings.spectrum, random)
         if self.kind == "line":
-            return self.features(changed_line(base.astype(np.uint8), settings.line, random))
+            return changed_line(base.astype(np.uint8, copy=False), settings.line, random)
         return self.features(base)
 
     def _finished(self, base: Frames) -> NDArray[np.float32]:

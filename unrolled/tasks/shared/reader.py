@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from unrolled.config.stored import DAMAGED, Size, stored_entry
-from unrolled.data import Batch
-from unrolled.data.batching.arrays import frame_arrays, id_arrays, word_arrays
+from unrolled.data.batching.tables import FrameTable, SequenceTable, TokenTable, WordTable
 from unrolled.errors import UserError
 from unrolled.tasks.shared.levels import classifier_level
 from unrolled.text import Tokenizer, Words, split_words, tokenizer_from_json, train_tokenizer
 from unrolled.text.vectors import Vectors
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from unrolled.models.inputs import FrameInput, TokenInput, WordInput
 
 _TEXTS = ("words", "tokenizer")
@@ -136,15 +133,11 @@ class Reader:
             return split_words(one)
         return self.tokenizer.ids(one) if self.tokenizer is not None else one
 
-    def batch(self, inputs: Sequence[Any], targets: Tensor) -> Batch:
-        """A batch of inputs, each in steps, as tensors."""
-        return replace(self.arrays(inputs).to("cpu"), targets=targets)
-
-    def arrays(self, inputs: Sequence[Any]) -> Batch:
-        """A batch of inputs, each in steps, without targets, as NumPy's arrays."""
+    def table(self, inputs: Sequence[Any]) -> SequenceTable:
+        """Inputs, each in steps, as the numbers that batches are made of."""
         if self.words is not None:
-            return word_arrays(self.words, inputs)
-        return id_arrays(inputs) if self.tokenizer is not None else frame_arrays(inputs, self.frames)
+            return WordTable(self.words, inputs)
+        return TokenTable(inputs) if self.tokenizer is not None else FrameTable(inputs, self.frames)
 
     def tokens(self, one: Any) -> list[str]:
         """The name of each step, for figures; frames are numbered."""

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.config.stored import stored_entry
+from unrolled.data import Batch
+from unrolled.data.batching.ragged import Ragged, Rows
 from unrolled.errors import UserError
 from unrolled.tasks.shared.levels import translation_level
 from unrolled.text import Tokenizer, tokenizer_from_json, train_tokenizer
@@ -130,3 +132,15 @@ def trained_side(side: Reading, level: str, texts: Sequence[str], form: str) -> 
         level, tidy, min_count=least, max_size=size, lowercase=side.lowercase, specials=[BOS, EOS]
     )
     return Side(tokenizer, form)
+
+
+def with_targets(batch: Batch, target: Side, tokens: Ragged, rows: Rows | None = None) -> Batch:
+    """The batch with a target for each row, its end token included, and the inputs of the decoder.
+
+    `tokens` are those of all targets without ends, `rows` the numbers of the batch's; None: all.
+    """
+    outputs, lengths = tokens.ended(tokens.rows if rows is None else rows, target.end)
+    inputs = np.empty_like(outputs)
+    inputs[:, 0], inputs[:, 1:] = target.begin, outputs[:, :-1]
+    inputs[:, 1:] *= np.arange(1, inputs.shape[1]) < lengths[:, None]  # no step reads an end
+    return replace(batch, targets=outputs, more={**batch.more, "target_inputs": inputs, "target_lengths": lengths})

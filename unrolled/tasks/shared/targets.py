@@ -2,38 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from unrolled.data import Batch
 from unrolled.kernels.vocabulary.scores import linear_cross_entropy
 from unrolled.tasks.contract import Training
-from unrolled.tasks.shared.side import Ids, Side
 from unrolled.training import Loss, consistency, with_own_guesses
 from unrolled.training.forcing import as_it_writes, fed_back, own_places
 from unrolled.training.loss import IGNORED
-
-
-def with_targets(batch: Batch, target: Side, targets: Sequence[Ids]) -> Batch:
-    """The batch with a target for each row, its end token included, and the inputs of the decoder."""
-    lengths = np.array([len(one) + 1 for one in targets], dtype=np.int64)
-    outputs = np.zeros((len(targets), int(lengths.max(initial=1))), dtype=np.int64)
-    for row, one in enumerate(targets):
-        outputs[row, : len(one)] = one
-    inputs = np.zeros_like(outputs)
-    inputs[:, 0], inputs[:, 1:] = target.begin, outputs[:, :-1]
-    outputs[np.arange(len(targets)), lengths - 1] = target.end
-    more = {
-        **batch.more,
-        "target_inputs": torch.from_numpy(inputs),
-        "target_lengths": torch.from_numpy(lengths),
-    }
-    return replace(batch, targets=torch.from_numpy(outputs), more=more)
 
 
 def real_tokens(batch: Batch) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from unrolled.config.stored import DAMAGED, Size, stored_as, stored_entry
 from unrolled.data import Batch
-from unrolled.data.batching.arrays import frame_arrays, word_arrays
+from unrolled.data.batching.ragged import Ragged, Rows
+from unrolled.data.batching.tables import FrameTable, SequenceTable, WordTable
 from unrolled.data.readers.tagged.frames import Tagged, TaggedFrames
 from unrolled.data.readers.tagged.sentences import Sentence
 from unrolled.errors import UserError
@@ -46,29 +47,36 @@ class TagAssets:
 
     def arrays(self, examples: Sequence[Tagged]) -> Batch:
         """The same as NumPy's arrays."""
+        return self.table(examples)(np.arange(len(examples)))
+
+    def table(self, examples: Sequence[Tagged]) -> Callable[[Rows], Batch]:
+        """A function that makes a batch of the sequences of some numbers; words and tags are looked up once, here."""
+        inputs: SequenceTable
         if self.words is None:
-            return self._collate_frames([one for one in examples if isinstance(one, TaggedFrames)])
-        return self._collate_words(self.words, [one for one in examples if isinstance(one, Sentence)])
+            inputs = FrameTable([one.frames for one in examples if isinstance(one, TaggedFrames)], self.frames)
+        else:
+            inputs = WordTable(self.words, [one.words for one in examples if isinstance(one, Sentence)])
+        targets = Ragged.of([0] * len(one) if one.tags is None else self.targets(one.tags) for one in examples)
+        features = self._features(examples)
 
-    def _collate_frames(self, sequences: Sequence[TaggedFrames]) -> Batch:
-        batch = frame_arrays([one.frames for one in sequences], self.frames)
-        targets = np.zeros(batch.inputs.shape[:2], dtype=np.int64)
-        for row, one in enumerate(sequences):
-            if one.tags is not None:
-                targets[row, : len(one)] = self.targets(one.tags)
-        return replace(batch, targets=targets)
+        def gather(rows: Rows) -> Batch:
+            batch = inputs.batch(rows, targets.padded(rows))
+            if features is None:
+                return batch
+            return replace(batch, more={**batch.more, "features": features.padded(rows)})
 
-    def _collate_words(self, words: Words, sentences: Sequence[Sentence]) -> Batch:
-        batch = word_arrays(words, [sentence.words for sentence in sentences])
-        targets = np.zeros(batch.inputs.shape, dtype=np.int64)
-        features = np.zeros((*batch.inputs.shape, len(self.features)), dtype=np.int64)
-        for row, sentence in enumerate(sentences):
-            if sentence.tags is not None:
-                targets[row, : len(sentence)] = self.targets(sentence.tags)
-            for i, values in enumerate(self.features):
-                features[row, : len(sentence), i] = values.ids(sentence.features[i])
-        more = {**batch.more, "features": features} if self.features else batch.more
-        return replace(batch, targets=targets, more=more)
+        return gather
+
+    def _features(self, examples: Sequence[Tagged]) -> Ragged | None:
+        """The numbers of the values of all features, for each word, if there are any."""
+        if not self.features:
+            return None
+        sentences = [one for one in examples if isinstance(one, Sentence)]
+        columns = [
+            values.ids(value for one in sentences for value in one.features[i])
+            for i, values in enumerate(self.features)
+        ]
+        return Ragged(np.stack(columns, axis=1), [len(one) for one in sentences])
 
     @property
     def learnt(self) -> Vocabulary:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unrolled.data import Buckets
+from unrolled.data import RowBuckets
 from unrolled.data.readers.labelled import check_frames
 from unrolled.data.readers.tables.read_table import Row
 from unrolled.data.readers.tagged.frames import Tagged, TaggedFrames
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from unrolled.tasks.tag.config import TagData
 
 
-def paths_of(model: Model, batches: Buckets) -> list[list[int]]:
+def paths_of(model: Model, batches: RowBuckets) -> list[list[int]]:
     """The tag ids of all examples, in order."""
     return [path for path, _ in decode(model, batches)]
 
 
-def decode(model: Model, batches: Buckets, *, probabilities: bool = False) -> list[tuple[list[int], list[float]]]:
+def decode(model: Model, batches: RowBuckets, *, probabilities: bool = False) -> list[tuple[list[int], list[float]]]:
     """The tag ids of all examples, in order, and, if asked for, the probability of each tag."""
     network: Any = model.network
     found: list[tuple[list[int], list[float]]] = [([], []) for _ in batches.examples]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from unrolled.config import Section
-from unrolled.data import Batch, Buckets, held_out
+from unrolled.data import Batch, RowBuckets, held_out
 from unrolled.data.batching.shapes import Padding
 from unrolled.data.demo.python_source import EMBEDDED_SOURCE, embedded_sentences
 from unrolled.data.readers.tagged.frames import Tagged, TaggedFrames, holds_frames, read_tagged_frames
@@ -142,7 +142,9 @@ class Tag(Task):
             assert assets.words is not None
             load_vectors(network.input, assets.words, config.data.vectors)
 
-    def batches(self, config: TagConfig, assets: TagAssets, examples: Sequence[Tagged], *, training: bool) -> Buckets:
+    def batches(
+        self, config: TagConfig, assets: TagAssets, examples: Sequence[Tagged], *, training: bool
+    ) -> RowBuckets:
         return tag_batches(assets, examples, config.train if training else None)
 
     def loss(self, network: nn.Module, batch: Batch, state: Any, training: Training | None = None) -> Loss:
@@ -154,7 +156,7 @@ class Tag(Task):
         return Loss(-network.crf(scores, batch.targets, batch.lengths).sum(), batch.lengths.sum())
 
     def evaluate(self, model: Model, batches: Batches) -> Evaluation:
-        assert isinstance(batches, Buckets)
+        assert isinstance(batches, RowBuckets)
         examples: Sequence[Any] = batches.examples
         scores, _ = score_tags(model, examples, paths_of(model, batches))
         return Evaluation({name: scores[name] for name in FOLLOWED if name in scores})

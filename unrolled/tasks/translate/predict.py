@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unrolled.data import Batch, Buckets
+from unrolled.data import Batch, RowBuckets
+from unrolled.data.batching.ragged import Ragged, Rows
 from unrolled.errors import UserError
 from unrolled.search import BeamResult, WrittenWord
 from unrolled.search.arrays import Array, arrays_of
@@ -69,12 +70,13 @@ def translate(model: Model, texts: Sequence[str], options: WritingOptions) -> li
     ids = [assets.source.ids(text) for text in texts]
     answers: list[Translation | None] = [None if len(one) else _nothing() for one in ids]
     rows = [i for i, answer in enumerate(answers) if answer is None]
+    sources = Ragged.of(ids[i] for i in rows)
 
-    def collate(part: list[int]) -> Batch:
-        return source_arrays(assets, [ids[i] for i in part])
+    def gather(some: Rows) -> Batch:
+        return source_arrays(assets, sources, some)
 
     room = max(1, TOKENS_AT_ONCE // options.side_by_side)
-    batches = Buckets(rows, [len(ids[i]) + 1 for i in rows], collate, batch_size=1, batch_tokens=room)
+    batches = RowBuckets(rows, sources.lengths + 1, gather, batch_size=1, batch_tokens=room)
     with model.answering(options.precision):
         for index in range(len(batches)):
             places = [rows[place] for place in batches.rows(index)]

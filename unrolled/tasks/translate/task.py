@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import nn
 
 from unrolled.config import Section
-from unrolled.data import Batch, Buckets, Pair, held_out, read_pairs, read_parallel
+from unrolled.data import Batch, Pair, RowBuckets, held_out, read_pairs, read_parallel
+from unrolled.data.batching.buckets import in_tensors
 from unrolled.data.batching.shapes import Padding
 from unrolled.data.demo.pronunciations import PRONUNCIATIONS, embedded_pronunciations
 from unrolled.data.readers.pairs import each_target, without_empty
@@ -28,7 +30,7 @@ from unrolled.tasks.shared.targets import token_loss, with_guesses
 from unrolled.tasks.shared.writing import WritingOptions
 from unrolled.tasks.tracer import Tracer
 from unrolled.tasks.translate.assets import TranslateAssets
-from unrolled.tasks.translate.batches import pair_batch
+from unrolled.tasks.translate.batches import PairTable
 from unrolled.tasks.translate.config import SideSettings, TranslateConfig, TranslateData
 from unrolled.tasks.translate.describe import TranslateDescription
 from unrolled.tasks.translate.options import FILE_KEYS, OPTIONS
@@ -124,20 +126,17 @@ class Translate(Task):
 
     def batches(
         self, config: TranslateConfig, assets: TranslateAssets, examples: Sequence[Pair], *, training: bool
-    ) -> Buckets:
+    ) -> RowBuckets:
         settings = config.train
         encoded = assets.encoded(examples)
         if training:
             encoded = _short_enough(encoded, config.data)
 
-        def collate(part: list[tuple[Ids, Ids]]) -> Batch:
-            return pair_batch(assets, part)
-
-        lengths = [max(len(source), len(target)) + 1 for source, target in encoded]
-        return Buckets(
+        table = PairTable(assets, encoded)
+        return RowBuckets(
             encoded,
-            lengths,
-            twice(collate, settings.consistency) if training else collate,
+            np.maximum(table.sources.lengths, table.targets.lengths) + 1,
+            in_tensors(twice(table.batch, settings.consistency) if training else table.batch),
             batch_size=settings.batch_size,
             seed=settings.seed if training else None,
             batch_tokens=settings.batch_tokens if training else AT_ONCE,
@@ -151,7 +150,7 @@ class Translate(Task):
     @torch.no_grad()
     def evaluate(self, model: Model, batches: Batches) -> Evaluation:
         """The loss with teacher forcing, and, for some pairs, greedy translations and the exposure gap."""
-        assert isinstance(batches, Buckets)
+        assert isinstance(batches, RowBuckets)
         assert isinstance(model.config, TranslateConfig)
         mean, _ = mean_loss(self, model, batches)
         every = max(1, len(batches.examples) // model.config.train.valid_free)

@@ -1,0 +1,1 @@
+"""Pictures of lines of text, changed by chance."""

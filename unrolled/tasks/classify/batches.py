@@ -1,0 +1,88 @@
+"""Batches of a classifier, gathered from tables of all its examples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unrolled.data import Batch
+from unrolled.data.batching.ragged import Ragged, Rows
+from unrolled.data.readers.labelled import Labelled
+from unrolled.tasks.classify.assets import ClassifyAssets
+from unrolled.tasks.shared.reader import Reader
+from unrolled.text import split_words
+from unrolled.text.ngrams import pair_ngram, word_ngrams
+
+
+class NgramTable:
+    """The hashed n-grams of all texts, each in its words: those of a distinct word are kept once.
+
+    >>> some = NgramTable([["a", "cat"], [], ["A"]], buckets=1000).gather(np.array([2, 0]))
+    >>> some["ngram_starts"].tolist(), len(some["ngrams"])  # of "a" 4, of "cat" 11, and a pair
+    ([0, 4], 20)
+    """
+
+    def __init__(self, texts: Sequence[Sequence[str]], buckets: int) -> None:
+        numbers: dict[str, int] = {}
+        number_of = numbers.setdefault
+        kinds = np.fromiter(
+            (number_of(word.lower(), len(numbers)) for words in texts for word in words), dtype=np.int32
+        )
+        pairs = np.fromiter(
+            (pair_ngram(*two) % buckets for words in texts for two in pairwise(map(str.lower, words))),
+            dtype=np.min_scalar_type(buckets),
+        )
+        lengths = np.array([len(words) for words in texts], dtype=np.int64)
+        of_words = [word_ngrams(word) for word in numbers]
+        hashes = np.array([one for several in of_words for one in several], dtype=np.int64) % buckets
+        self._words = Ragged(kinds, lengths)
+        self._within = Ragged(hashes, [len(several) for several in of_words])
+        self._pairs = Ragged(pairs, np.maximum(lengths - 1, 0))
+        ends = np.concatenate([[0], np.cumsum(self._within.lengths[kinds])])
+        last = np.cumsum(lengths)
+        self._counts = ends[last] - ends[last - lengths]  # of a text without its pairs
+
+    def gather(self, rows: Rows) -> dict[str, NDArray[Any]]:
+        """The n-grams of some texts, end to end, for an EmbeddingBag; a text's weights have the length 1.
+
+        Those of a text's words come first, then its pairs.
+        """
+        parts = np.stack([self._counts[rows], self._pairs.lengths[rows]], axis=1)  # (B, 2)
+        is_pair = np.repeat(np.tile([False, True], len(rows)), parts.ravel())
+        found = np.empty(len(is_pair), dtype=np.int64)
+        found[~is_pair] = self._within.flat(self._words.flat(rows))
+        found[is_pair] = self._pairs.flat(rows)
+        counts = parts.sum(1)
+        weights = np.repeat(1 / np.sqrt(np.maximum(counts, 1).astype(np.float32)), counts)
+        return {"ngrams": found, "ngram_starts": np.cumsum(counts) - counts, "ngram_weights": weights}
+
+
+def input_batches(
+    reader: Reader, inputs: Sequence[Any], steps: Sequence[Any], buckets: int
+) -> Callable[[Rows, NDArray[Any]], Batch]:
+    """A function that makes a batch of the inputs of some numbers, with their targets; `steps` are the reader's."""
+    table, ngrams = reader.table(steps), None
+    if buckets and inputs and isinstance(inputs[0], str):
+        words = steps if reader.words is not None else [split_words(text) for text in inputs]
+        ngrams = NgramTable(words, buckets)
+
+    def gather(rows: Rows, targets: NDArray[Any]) -> Batch:
+        batch = table.batch(rows, targets)
+        return batch if ngrams is None else replace(batch, more={**batch.more, **ngrams.gather(rows)})
+
+    return gather
+
+
+def targets_of(
+    assets: ClassifyAssets, examples: Sequence[Labelled], multi_label: bool
+) -> Callable[[Rows], NDArray[Any]]:
+    """A function that gives the targets of the examples of some numbers."""
+    if multi_label and assets.scale is None:  # a table of all examples and labels may be large
+        return lambda rows: assets.targets([examples[row] for row in rows], multi_label)
+    every = assets.targets(examples, multi_label)
+    return lambda rows: every[rows]
