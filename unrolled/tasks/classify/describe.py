@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from unrolled.data import RowBuckets
 from unrolled.hub import Usage
 from unrolled.model import Model
-from unrolled.data import RowBuckets
 from unrolled.tasks.classify.assets import ClassifyAssets
 from unrolled.tasks.classify.config import ClassifyConfig
 from unrolled.tasks.classify.examples import key_of
