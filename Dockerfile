@@ -1,5 +1,5 @@
 # Unrolled on a CPU.
-#   docker build -t unrolled .
+#   docker build -t unrolled --build-arg TORCH_INDEX=… .
 #   docker run --rm unrolled doctor
 #   docker run --rm -v "$PWD:/data" unrolled run model.safetensors --prompt "It was"
 #   docker run --rm -v "$PWD:/data" --user "$(id -u)" unrolled train generate --train book.txt --out runs/book
@@ -14,11 +14,11 @@ ENV UNROLLED_REQUIRE_NATIVE=1
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 
 FROM python:3.13-slim-bookworm
-# the CPU build of torch: the usual one brings gigabytes of GPU libraries
-ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+# the package index of torch's CPU builds (see pytorch.org): the usual build brings gigabytes of GPU libraries
+ARG TORCH_INDEX=
 COPY constraints.txt /tmp/constraints.txt
 RUN --mount=from=build,source=/wheels,target=/wheels \
-    pip install --no-cache-dir -c /tmp/constraints.txt --index-url "$TORCH_INDEX" torch \
+    pip install --no-cache-dir -c /tmp/constraints.txt ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} torch \
     && pip install --no-cache-dir -c /tmp/constraints.txt /wheels/unrolled-*.whl \
     && rm /tmp/constraints.txt
 RUN useradd --create-home --uid 1000 unrolled && install --directory --owner unrolled /data

@@ -22,9 +22,15 @@ REST = 0.03  # seconds
 
 
 def interleaved(
-    runs: Mapping[str, Callable[[], object]], seconds: float = 2.0, least: int = 7, settle: bool = False
+    runs: Mapping[str, Callable[[], object]],
+    seconds: float = 2.0,
+    least: int = 7,
+    settle: bool = False,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, float]:
     """The best time of each run in seconds; all take turns, so a busy machine slows all of them.
+
+    The clock may be `time.process_time`: what other programs take does not count.
 
     With `settle` each turn begins with a rest, because the threads of the previous one, above all onnxruntime's, keep
     spinning on the cores that the next one needs. Some untimed runs follow, because threads that slept may wake on one
@@ -43,9 +49,9 @@ def interleaved(
                 while time.perf_counter() < warm:
                     run()
             for _ in range(3 if settle else 1):
-                start = time.perf_counter()
+                start = clock()
                 run()
-                best[name] = min(best[name], time.perf_counter() - start)
+                best[name] = min(best[name], clock() - start)
         rounds += 1
     return best
 

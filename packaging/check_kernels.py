@@ -216,7 +216,8 @@ class View(ctypes.Structure):
     _fields_ = (
         ("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2), ("dimensions", ctypes.c_int32),
         ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)), ("offset", ctypes.c_uint64),
+        ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("offset", ctypes.c_uint64),
     )  # fmt: skip
 
 
@@ -226,7 +227,8 @@ class Managed(ctypes.Structure):
 
 FREE = ctypes.PYFUNCTYPE(None, ctypes.POINTER(Managed))
 Managed._fields_ = (
-    ("version", ctypes.c_uint32 * 2), ("context", ctypes.c_void_p), ("free", FREE), ("flags", ctypes.c_uint64), ("view", View),
+    ("version", ctypes.c_uint32 * 2), ("context", ctypes.c_void_p), ("free", FREE), ("flags", ctypes.c_uint64),
+    ("view", View),
 )  # fmt: skip
 TAKE = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.POINTER(Managed), ctypes.POINTER(ctypes.c_void_p))
 LOOK = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(View))
@@ -413,9 +415,8 @@ def main() -> None:
         check_ctc(native, checks, labels)
     for size in (4, 31, 1000):
         check_vocabulary(native, checks, size)
-    print(
-        f"{platform.machine()}, Python {platform.python_version()}, numpy {np.__version__}, {native.isa()} kernels of {native.isas()}"
-    )
+    versions = f"Python {platform.python_version()}, numpy {np.__version__}"
+    print(f"{platform.machine()}, {versions}, {native.isa()} kernels of {', '.join(native.isas())}")
     for what, (count, worst) in checks.done.items():
         print(f"  {what}: {count} comparisons, worst error {worst:.1e}")
 

@@ -172,7 +172,9 @@ def build(name: str, out: Path) -> Path:
     ]
     if target.system == "Windows":
         library = write_import_library(folder)
-        options += [f"-DPython_LIBRARY={library}", f"-DPython_SABI_LIBRARY={library}"]
+        versioned = folder / f"python3{sys.version_info[1]}.lib"  # CMake looks for it, nothing is linked with it
+        shutil.copy(library, versioned)
+        options += [f"-DPython_LIBRARY={versioned}", f"-DPython_SABI_LIBRARY={library}"]
     environment = {
         **os.environ,
         "CMAKE_ARGS": " ".join(options),
@@ -187,9 +189,10 @@ def build(name: str, out: Path) -> Path:
         subprocess.run([*pip, "-C", f"build-dir={folder / 'build'}", str(ROOT)], env=environment, check=True)
         (wheel,) = made.glob("*.whl")
         if target.manylinux:
-            audit = [sys.executable, "-m", "auditwheel", "repair", "--plat", target.manylinux]
-            subprocess.run([*audit, "-w", str(made / "repaired"), str(wheel)], check=True)
-            (wheel,) = (made / "repaired").glob("*.whl")
+            # auditwheel's --plat knows this machine's processor alone; by itself it finds the oldest glibc that fits
+            audit = [sys.executable, "-m", "auditwheel", "repair", "-w", str(made / "repaired"), str(wheel)]
+            subprocess.run(audit, check=True)
+            (wheel,) = (made / "repaired").glob(f"*{target.manylinux}*.whl")
         check_wheel(wheel)
         out.mkdir(parents=True, exist_ok=True)
         return Path(shutil.copy(wheel, out))

@@ -28,6 +28,7 @@ ORDER = [
     "training",
     "see",
     "model_file",
+    "hub",
     "model",
     "tasks",
     "runtime",

@@ -47,8 +47,9 @@ def native() -> Path:
 
 def installed_tag() -> str:
     facts = importlib.metadata.distribution("unrolled").read_text("WHEEL") or ""
-    found: list[str] = re.findall(r"^Tag: (\S+)$", facts, re.MULTILINE)
-    return found[0]
+    found = re.search(r"^Tag: (\S+)$", facts, re.MULTILINE)
+    assert found
+    return found[1]
 
 
 def wheel(folder: Path, tag: str, *, name: str | None = None, inside: str | None = None, binary: bytes = b"") -> Path:

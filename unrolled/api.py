@@ -23,7 +23,7 @@ __all__ = ["check", "compare", "configure", "export_onnx", "load", "resume", "tr
 
 
 def load(path: str | Path, *, task: Task | None = None, device: str = "cpu") -> Model:
-    """A model from its file, or the best of a run folder.
+    """A model from its file, the best of a run folder, or one of the hub: hub:ORG/NAME, hub:ORG/NAME@REVISION.
 
     No code is ever loaded from the file: a task of your own is given as `task`.
     """
@@ -46,6 +46,7 @@ def train(
     valid: str | Path | None = None,
     out: str | Path | None = None,
     init: str | Path | None = None,
+    init_names: Mapping[str, str] | None = None,
     set: Mapping[str, Any] | Sequence[str] | None = None,
     task: Task | None = None,
     quiet: bool = False,
@@ -53,9 +54,10 @@ def train(
     """Train a task and return the best model; everything is kept in the run folder.
 
     `target` is the name of a task, a TOML file, or a task of your own. `train` and `valid` are files, `set` changes
-    keys: {"model.cell": "gru"}. `init` is a model to start from. `out` is the run folder, by default a new one under
-    runs/; an existing run is never overwritten. `task` is the task itself where its name alone does not make it:
-    `Caption(encoder=…)`.
+    keys: {"model.cell": "gru"}. `init` is a model to start from: a path, hub:ORG/NAME, or weights that another program
+    wrote, whose modules `init_names` names: {"rnn": "layer"}, see `unrolled.nn.take_weights`. `out` is the run folder,
+    by default a new one under runs/; an existing run is never overwritten. `task` is the task itself where its name
+    alone does not make it: `Caption(encoder=…)`.
     """
     task = target if isinstance(target, Task) else task
     extra = {f"data.{key}": str(value) for key, value in _files(train=train, valid=valid).items()}
@@ -63,7 +65,8 @@ def train(
     config = configure(target, overrides, {**extra, **changes}, task=task)
     if out is not None:
         check_free(Path(out))  # before all data is read
-    return TrainingJob(config, init=init, task=task).run(Path(out) if out is not None else None, quiet=quiet)
+    job = TrainingJob(config, init=init, task=task, init_names=init_names)
+    return job.run(Path(out) if out is not None else None, quiet=quiet)
 
 
 def _files(**values: Any) -> dict[str, Any]:

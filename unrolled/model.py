@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 import torch
@@ -19,6 +20,19 @@ from unrolled.config import Section, changes_of, read_config
 from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.exported import is_exported
+from unrolled.hub import (
+    FILE,
+    MESSAGE,
+    Address,
+    CardFacts,
+    CardOptions,
+    Usage,
+    check_repo,
+    fetch,
+    is_address,
+    make_card,
+    push,
+)
 from unrolled.model_file import FORMAT, signed
 from unrolled.models.weights import unique_weights
 from unrolled.see import ModelTrace
@@ -63,6 +77,7 @@ class ModelDescription(Protocol):
 
     def roles(self, assets: Any) -> Mapping[str, str]: ...
     def remarks(self, model: Model) -> list[str]: ...
+    def usage(self, model: Model) -> Usage: ...
 
 
 class ModelOptions(Protocol):
@@ -108,6 +123,7 @@ class Model:
     network: nn.Module
     scores: dict[str, float] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
+    data: dict[str, str] = field(default_factory=dict)  # the training data: `source`, and `sha256` of its examples
 
     def __repr__(self) -> str:
         scores = ", ".join(f"{name} {value:.4g}" for name, value in self.scores.items())
@@ -213,9 +229,66 @@ class Model:
             "assets": self.task.assets_to_json(self.assets),
             "scores": dict(self.scores if scores is None else scores),
             "versions": current_versions(),
+            **({"data": self.data} if self.data else {}),
         }
         weights = {name: value.detach().cpu().contiguous() for name, value in unique_weights(self.network).items()}
         write_atomically(Path(path), save(weights, {"unrolled": signed(about, weights)}))
+
+    def card(
+        self,
+        *,
+        name: str | None = None,
+        licence: str | None = None,
+        language: Sequence[str] = (),
+        datasets: Sequence[str] = (),
+    ) -> str:
+        """The model card, README.md of its repository on the hub. What is not given is left out.
+
+        `name` is ORG/NAME on the hub; `licence` the hub's identifier, such as "apache-2.0"; `language` codes such as
+        ["de"]; `datasets` names of datasets on the hub.
+        """
+        options = CardOptions(name, licence, _several(language, "language"), _several(datasets, "datasets"))
+        facts = CardFacts(
+            task=self.task.name,
+            usage=self.task.description.usage(self),
+            parameters=self.num_parameters,
+            config=self.config,
+            scores=self.scores,
+            versions=self.versions,
+            data=self.data,
+        )
+        return make_card(facts, options)
+
+    def push_to_hub(
+        self,
+        repo: str,
+        *,
+        licence: str | None,
+        language: Sequence[str] = (),
+        datasets: Sequence[str] = (),
+        card: bool = True,
+        private: bool = False,
+        revision: str | None = None,
+        message: str = MESSAGE,
+        force: bool = False,
+    ) -> str:
+        """Upload the model file and its card to ORG/NAME on the hub; returns the address of the commit.
+
+        `licence` must be given; None publishes without one. Another card that is there is an error, unless `force`, or
+        `card=False`. The other arguments are those of `card` and the repository's.
+        """
+        repo = check_repo(repo)
+        text = self.card(name=repo, licence=licence, language=language, datasets=datasets) if card else None
+        with TemporaryDirectory() as folder:
+            file = Path(folder) / FILE
+            self.save(file)
+            return push(file, repo, text, private=private, revision=revision, message=message, force=force)
+
+
+def _several(given: Sequence[str], what: str) -> tuple[str, ...]:
+    if isinstance(given, str):
+        raise UserError(f"{what}={given!r} is one text.", f"Give a list: {what}=[{given!r}].")
+    return tuple(given)
 
 
 def check_path(given: Any, what: str) -> None:
@@ -234,7 +307,9 @@ def current_versions() -> dict[str, str]:
 
 
 def find_file(path: str | Path) -> Path:
-    """The model file at a path, or the best model of a run folder."""
+    """The model file at a path, the best model of a run folder, or the downloaded model of an address hub:ORG/NAME."""
+    if is_address(path):
+        return fetch(Address.parse(str(path)))
     path = Path(path)
     if path.is_dir():
         for name in ("best.safetensors", "last.safetensors"):

@@ -1,7 +1,8 @@
 """The model file: metadata, checked before a network is built from it, and weights.
 
-A .safetensors file with one entry `unrolled` in its metadata, JSON: format, task, config, assets, scores, versions and
-sha256, digests of everything that decides the model's answers. Older files without sha256 are read without this check.
+A .safetensors file with one entry `unrolled` in its metadata, JSON: format, task, config, assets, scores, versions,
+data and sha256, digests of everything that decides the model's answers. Older files without sha256 are read without
+this check.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from unrolled.config.describe import show
 from unrolled.config.stored import parsed
 from unrolled.errors import UserError
+from unrolled.nn.state_files import PICKLED
 
 FORMAT = 1
 CHANGED = "The file was changed after it was written: use another copy of it."
@@ -54,6 +56,7 @@ class About(BaseModel):
     assets: JsonValue
     scores: dict[Name, float]
     versions: dict[Name, Name]
+    data: dict[Name, Name] | None = None  # `source`, its name, and `sha256` of the examples; early files lack it
     sha256: Digests | None = None
 
     @property
@@ -80,6 +83,14 @@ def digest_of(tensors: Mapping[str, Tensor]) -> str:
 def _digest_of_about(about: Mapping[str, Any]) -> str:
     decisive = {key: about[key] for key in ("format", "task", "config", "assets")}
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+
+
+def is_model_file(path: Path) -> bool:
+    """False for weights that another program wrote: a file of torch, or one without our metadata."""
+    if path.suffix != ".safetensors":
+        return path.suffix not in PICKLED
+    with _whole(path), safe_open(path, "pt") as file:
+        return "unrolled" in (file.metadata() or {})
 
 
 def read_about(path: Path) -> About:

@@ -17,9 +17,10 @@ Frames frames_at(uintptr_t address, int64_t count, int labels) {
   return {reinterpret_cast<const float*>(address), labels, count, labels};
 }
 
-std::shared_ptr<Lexicon> make_lexicon(uintptr_t labels, uintptr_t starts, uintptr_t words, int64_t count) {
+std::shared_ptr<Lexicon> make_lexicon(uintptr_t labels, uintptr_t starts, uintptr_t words, int64_t count,
+                                      bool share_ends) {
   return std::make_shared<Lexicon>(reinterpret_cast<const int32_t*>(labels), reinterpret_cast<const int64_t*>(starts),
-                                   reinterpret_cast<const int32_t*>(words), count);
+                                   reinterpret_cast<const int32_t*>(words), count, share_ends);
 }
 
 }  // namespace
@@ -36,7 +37,8 @@ void bind_search(nb::module_& m) {
         return found;
       });
   nb::class_<Lexicon>(m, "Lexicon")
-      .def("size", &Lexicon::size);
+      .def("size", &Lexicon::size)
+      .def("bytes", &Lexicon::bytes);
   m.def("make_lexicon", &make_lexicon, nb::call_guard<nb::gil_scoped_release>());
   nb::class_<WordModel>(m, "WordModel");
   m.def("ngram_word_model", [](std::shared_ptr<NGramModel> model) -> std::shared_ptr<WordModel> {
@@ -45,7 +47,8 @@ void bind_search(nb::module_& m) {
   m.def("uniform_word_model", [](int64_t words) -> std::shared_ptr<WordModel> {
     return std::make_shared<UniformWordModel>(words);
   });
-  nb::class_<Dictionary>(m, "Dictionary");
+  nb::class_<Dictionary>(m, "Dictionary")
+      .def("bytes", &Dictionary::bytes);
   m.def("make_dictionary",
         [](std::shared_ptr<Lexicon> lexicon, std::shared_ptr<WordModel> lm, const std::vector<std::string>& words) {
           return std::make_shared<Dictionary>(std::move(lexicon), std::move(lm), words);

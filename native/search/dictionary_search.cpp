@@ -10,14 +10,9 @@
 namespace unrolled {
 namespace {
 
-constexpr double kLog10 = 2.302585092994045684;
 constexpr size_t kCache = 1 << 15;
 constexpr size_t kGarbage = 1 << 16;  // records; with more, the unused ones are removed
 
-uint64_t key_hash(int32_t node, uint32_t lm, int32_t history) {
-  const uint64_t key = static_cast<uint64_t>(lm) << 32 | static_cast<uint32_t>(node);
-  return scrambled(key ^ static_cast<uint64_t>(history) * 0xD6E8FEB86659FD93u);
-}
 
 }  // namespace
 
@@ -26,39 +21,55 @@ Dictionary::Dictionary(std::shared_ptr<const Lexicon> given_lexicon, std::shared
     : lexicon(std::move(given_lexicon)), lm(std::move(given_lm)) {
   if (!lm) return;
   for (const std::string& word : words) lm_words.push_back(lm->find(word));
-  look_ahead.assign(lexicon->size(), kNever);
-  for (int32_t node = lexicon->size() - 1; node > 0; --node) {  // children have higher numbers than their parents
-    const Lexicon::Node& here = (*lexicon)[node];
-    double best = kNever;
-    for (int32_t i = 0; i < here.word_count; ++i) {
-      const uint32_t word = lm_words[lexicon->words_of(here)[i]];
-      best = std::max(best, static_cast<double>(lm->unigram(word)) * kLog10);
-    }
-    for (int32_t i = 0; i < here.child_count; ++i) best = std::max(best, look_ahead[here.first_child + i]);
-    look_ahead[node] = best;
+  const int32_t spellings = lexicon->spellings();
+  spelling_best_.resize(2 * static_cast<size_t>(spellings));
+  for (int32_t rank = 0; rank < spellings; ++rank) {
+    float best = -std::numeric_limits<float>::infinity();
+    for (const int32_t word : lexicon->words(rank)) best = std::max(best, lm->unigram(lm_words[word]));
+    spelling_best_[spellings + rank] = best;
   }
-  look_ahead[0] = 0;  // before a word begins, nothing is known about it
+  for (int32_t i = spellings - 1; i > 0; --i) spelling_best_[i] = std::max(spelling_best_[2 * i], spelling_best_[2 * i + 1]);
+
+  constexpr int32_t unseen = -1, shared = -2;
+  std::vector<int32_t> ranks(lexicon->size(), unseen);  // of nodes to which one beginning leads
+  arc_best_.assign(lexicon->arc_count(), kShared);
+  ranks[lexicon->root()] = 0;
+  for (int32_t node = lexicon->root(); node >= 0; --node) {  // a node has a higher number than all behind it
+    for (const Lexicon::Arc& arc : lexicon->arcs(node)) {
+      const int32_t rank = ranks[node] == shared ? shared : ranks[node] + arc.skipped;
+      if (rank != shared) arc_best_[lexicon->index(arc)] = best(rank, rank + lexicon->count(arc.target));
+      ranks[arc.target] = ranks[arc.target] == unseen ? rank : shared;
+    }
+  }
+}
+
+// The best score of some spellings.
+float Dictionary::best(int32_t first, int32_t end) const {
+  float best = -std::numeric_limits<float>::infinity();
+  for (first += lexicon->spellings(), end += lexicon->spellings(); first < end; first /= 2, end /= 2) {
+    if (first % 2) best = std::max(best, spelling_best_[first++]);
+    if (end % 2) best = std::max(best, spelling_best_[--end]);
+  }
+  return best;
+}
+
+size_t Dictionary::bytes() const {
+  return lexicon->bytes() + lm_words.size() * sizeof(uint32_t) + (spelling_best_.size() + arc_best_.size()) * sizeof(float);
 }
 
 DictionarySearch::DictionarySearch(std::shared_ptr<const Dictionary> dictionary, const DictionaryOptions& options)
     : dictionary_(std::move(dictionary)), lexicon_(dictionary_->lexicon.get()), lm_(dictionary_->lm.get()),
       options_(options), looks_ahead_(lm_ && options.look_ahead) {
   if (lm_) cache_.resize(kCache);
-  Slot begin{0, lm_ ? lm_->start() : 0, 0, 0, {}, {}, 0.0};
+  Slot begin{{lexicon_->root(), 0, lm_ ? lm_->start() : 0, 0, options_.separator}, 0, {}, {}, 0.0};
   begin.blank.score = 0;
   slots_.push_back(begin);
-  unknown_in_tree_.push_back(0);
+  unknown_in_lexicon_.push_back(lexicon_->root());
   child_stayed_.push_back(0);
 }
 
 void DictionarySearch::feed(const Frames& frames) {
   for (int64_t t = 0; t < frames.count; ++t) step(frames.at(t));
-}
-
-int32_t DictionarySearch::label_of(int32_t node) const {
-  if (node == 0) return options_.separator;
-  if (node < ends_at()) return (*lexicon_)[node].label;
-  return node < unknowns_at() ? node - ends_at() : unknowns_[node - unknowns_at()].label;
 }
 
 void DictionarySearch::merge(Path& into, const Path& path) const {
@@ -92,70 +103,67 @@ void DictionarySearch::step(const float* x) {
 void DictionarySearch::stay(const Slot& slot, const Path& total, const float* x) {
   Path path = total;
   path.score += x[options_.blank];
-  add(slot.node, slot.lm, slot.history, path, true, false);
-  const int32_t last = label_of(slot.node);
-  if (last < 0) return;
-  if (slot.node == 0) {  // between words: separators, with or without blanks between them
+  add(slot.key, path, true, false);
+  if (slot.key.last < 0) return;
+  if (slot.key.node == lexicon_->root()) {  // between words: separators, with or without blanks between them
     path = total;
-    path.score += x[last];
+    path.score += x[slot.key.last];
   } else {
     path = slot.label;
-    path.score += x[last];
+    path.score += x[slot.key.last];
     path.end = frame_ + 1;
   }
-  add(slot.node, slot.lm, slot.history, path, false, false);
+  add(slot.key, path, false, false);
 }
 
 // The slot gets a new label.
 void DictionarySearch::move(const Slot& slot, const Path& total, const float* x) {
-  const bool word_ended = slot.node >= ends_at() && slot.node < unknowns_at();
-  if (word_ended && options_.separator >= 0) {
+  const int32_t node = slot.key.node;
+  if (at_end(node) && options_.separator >= 0) {
     Path path = total;
     path.score += x[options_.separator];
-    add(0, slot.lm, slot.history, path, false, false);
+    add({lexicon_->root(), 0, slot.key.lm, slot.key.history, options_.separator}, path, false, false);
     return;
   }
-  if (slot.node < unknowns_at()) move_in_tree(slot, total, x);
-  if (options_.unknown_penalty > kNever && (begins_word(slot.node) || slot.node >= unknowns_at())) move_unknown(slot, total, x);
+  if (node < unknowns_at()) move_in_lexicon(slot, total, x);
+  if (options_.unknown_penalty > kNever && (begins_word(node) || node >= unknowns_at())) move_unknown(slot, total, x);
 }
 
-void DictionarySearch::move_in_tree(const Slot& slot, const Path& total, const float* x) {
-  const int32_t last = label_of(slot.node);
-  const bool begins = begins_word(slot.node);
-  const Lexicon::Node& here = (*lexicon_)[begins ? 0 : slot.node];
-  const double expected = begins ? 0.0 : look_ahead(slot.node);
-  const bool single = !begins || !options_.sum;  // the child can be reached only from this slot in this frame
-  for (int32_t node = here.first_child; node < here.first_child + here.child_count; ++node) {
-    const Lexicon::Node& child = (*lexicon_)[node];
-    const Path& from = needs_blank(child.label, last) ? slot.blank : total;
+void DictionarySearch::move_in_lexicon(const Slot& slot, const Path& total, const float* x) {
+  const bool begins = begins_word(slot.key.node);
+  const double before = expected(slot.key.ahead);
+  const bool single = !begins || !options_.sum;  // the place can be reached only from this slot in this frame
+  for (const Lexicon::Arc& arc : lexicon_->arcs(begins ? lexicon_->root() : slot.key.node)) {
+    const auto label = static_cast<int32_t>(arc.label);
+    const Path& from = needs_blank(label, slot.key.last) ? slot.blank : total;
     if (from.score == kNever) continue;
-    const double score = from.score + (x[child.label] - expected);
-    if (!child.word_count && single && hopeless(key_hash(node, slot.lm, slot.history), score + look_ahead(node))) continue;
+    const Key inside = behind(slot.key, arc);
+    const double score = from.score + (x[label] - before), longer = score + expected(inside.ahead);
+    if (!arc.ends && single && hopeless(inside, longer)) continue;
     Path path = from;
     path.score = score;
     path.fresh = true;
     path.word = -1;
     const bool ends_may_stay = options_.sum || !lm_ || score + options_.word_bonus >= bar_;
-    for (int32_t i = 0; i < child.word_count; ++i) {
-      const int32_t word = lexicon_->words_of(child)[i];
+    for (const int32_t word : arc.ends ? lexicon_->words(inside.rank) : std::span<const int32_t>()) {
       const uint32_t lm_word = lm_ ? dictionary_->lm_words[word] : 0;
-      if (!ends_may_stay && no_end_stays(child.label, lm_word)) continue;
-      end_word(slot, path, child.label, word, lm_word, word);
+      if (!ends_may_stay && no_end_stays(label, lm_word)) continue;
+      end_word(slot, path, label, word, lm_word, word);
     }
-    if (child.child_count) {
-      path.score += look_ahead(node);
-      add(node, slot.lm, slot.history, path, false, single);
+    if (arc.goes_on) {
+      path.score = longer;
+      add(inside, path, false, single);
     }
   }
 }
 
 // The slot gets a label of a word outside the lexicon.
 void DictionarySearch::move_unknown(const Slot& slot, const Path& total, const float* x) {
-  const bool begins = begins_word(slot.node);
-  const int32_t last = label_of(slot.node), spelt = begins ? 0 : slot.node - unknowns_at();
+  const bool begins = begins_word(slot.key.node);
+  const int32_t spelt = begins ? 0 : slot.key.node - unknowns_at();
   for (int32_t label = 0; label < options_.labels; ++label) {
     if (label == options_.blank || label == options_.separator) continue;
-    Path path = needs_blank(label, last) ? slot.blank : total;
+    Path path = needs_blank(label, slot.key.last) ? slot.blank : total;
     if (path.score == kNever) continue;
     path.score += x[label] + (begins ? options_.unknown_penalty : 0.0);
     path.fresh = true;
@@ -166,14 +174,14 @@ void DictionarySearch::move_unknown(const Slot& slot, const Path& total, const f
       if (unknowns_.find(spelt, label) < 0) continue;
     }
     const int32_t longer = unknowns_.child(spelt, label);
-    if (longer == static_cast<int32_t>(unknown_in_tree_.size())) {
-      const int32_t same = unknown_in_tree_[spelt];
-      unknown_in_tree_.push_back(same < 0 ? -1 : lexicon_->find(same, label));
+    const int32_t same = unknown_in_lexicon_[spelt];
+    const Lexicon::Arc* arc = same < 0 ? nullptr : lexicon_->find(same, label);
+    if (longer == static_cast<int32_t>(unknown_in_lexicon_.size())) {
+      unknown_in_lexicon_.push_back(arc ? arc->target : -1);
       child_stayed_.push_back(0);
     }
-    const int32_t same = unknown_in_tree_[longer];
-    if (same < 0 || !(*lexicon_)[same].word_count) end_word(slot, path, label, kUnknownWord, WordModel::kUnknown, -1 - longer);
-    add(unknowns_at() + longer, slot.lm, slot.history, path, false, !begins || !options_.sum);
+    if (!arc || !arc->ends) end_word(slot, path, label, kUnknownWord, WordModel::kUnknown, -1 - longer);
+    add({unknowns_at() + longer, 0, slot.key.lm, slot.key.history, label}, path, false, !begins || !options_.sum);
   }
 }
 
@@ -184,13 +192,13 @@ void DictionarySearch::end_word(const Slot& slot, const Path& path, int32_t labe
   ended.word = word;
   ended.score += options_.word_bonus;
   uint32_t next = 0;
-  if (lm_) ended.score += options_.lm_weight * score_word(slot.lm, lm_word, next);
-  const int32_t history = options_.recombine ? 0 : histories_.child(slot.history, identity);
-  add(ends_at() + label, next, history, ended, false, !options_.sum);
+  if (lm_) ended.score += options_.lm_weight * score_word(slot.key.lm, lm_word, next);
+  const int32_t history = options_.recombine ? 0 : histories_.child(slot.key.history, identity);
+  add({ends_at() + label, 0, next, history, label}, ended, false, !options_.sum);
 }
 
 double DictionarySearch::score_word(uint32_t state, uint32_t word, uint32_t& next) {
-  const uint64_t key = static_cast<uint64_t>(state) << 32 | word;
+  const uint64_t key = packed(state, word);
   Cached& cached = cache_[scrambled(key) % kCache];
   if (cached.key != key) {
     cached.log10 = lm_->score(state, word, cached.next);
@@ -201,23 +209,19 @@ double DictionarySearch::score_word(uint32_t state, uint32_t word, uint32_t& nex
 }
 
 // Adds a path to its slot. No slot is made for a path that is below the bar and the only one to it (`single`).
-void DictionarySearch::add(int32_t node, uint32_t lm, int32_t history, const Path& path, bool blank, bool single) {
+void DictionarySearch::add(const Key& key, const Path& path, bool blank, bool single) {
   if (path.score == kNever) return;
-  const uint64_t hash = key_hash(node, lm, history);
-  if (single && hopeless(hash, path.score)) return;
-  int32_t* place = table_.find(hash, [&](int32_t i) {
-    return next_[i].node == node && next_[i].lm == lm && next_[i].history == history;
-  });
+  if (single && hopeless(key, path.score)) return;
+  int32_t* place = table_.find(key.hash(), [&](int32_t i) { return next_[i].key == key; });
   if (*place < 0) {
     if (single && path.score < bar_) return;
     const auto made = static_cast<int32_t>(next_.size());
-    next_.push_back({node, lm, history, clock_++, {}, {}, kNever});
+    next_.push_back({key, clock_++, {}, {}, kNever});
     table_.put(place, made);
     merge(blank ? next_[made].blank : next_[made].label, path);
     if (table_.full()) {
       table_.grow();
-      for (int32_t i = 0; i <= made; ++i)
-        table_.put(table_.find(key_hash(next_[i].node, next_[i].lm, next_[i].history), [](int32_t) { return false; }), i);
+      for (int32_t i = 0; i <= made; ++i) table_.put(table_.find(next_[i].key.hash(), [](int32_t) { return false; }), i);
     }
     return;
   }
@@ -228,7 +232,7 @@ void DictionarySearch::add(int32_t node, uint32_t lm, int32_t history, const Pat
 
 // A lower bound of the score of the worst slot that is kept.
 //
-// Every slot has its score from itself in the last frame, from its parent in the tree, or from both. So the best 2·beam
+// Every slot has its score from itself in the last frame, from the place before it, or from both. So the best 2·beam
 // of these scores belong to at least `beam` slots.
 void DictionarySearch::raise_bar(const float* x) {
   any_end_.assign(options_.labels, 0);
@@ -237,11 +241,11 @@ void DictionarySearch::raise_bar(const float* x) {
   std::fill(ends_.begin(), ends_.end(), 0);
   scores_.clear();
   for (const Slot& slot : next_) {
-    const uint64_t hash = key_hash(slot.node, slot.lm, slot.history);
+    const uint64_t hash = slot.key.hash();
     staying_[hash % kStaying / 64] |= uint64_t{1} << hash % 64;
-    if (slot.node >= unknowns_at()) child_stayed_[unknowns_[slot.node - unknowns_at()].parent] = frame_ + 1;
-    else if (slot.node >= ends_at() && lm_) note_end(slot);
-    else if (slot.node >= ends_at()) any_end_[slot.node - ends_at()] = 1;
+    if (slot.key.node >= unknowns_at()) child_stayed_[unknowns_[slot.key.node - unknowns_at()].parent] = frame_ + 1;
+    else if (slot.key.node >= ends_at() && lm_) note_end(slot);
+    else if (slot.key.node >= ends_at()) any_end_[slot.key.last] = 1;
     scores_.push_back(merged(slot.blank.score, slot.label.score, options_.sum));
   }
   if (options_.unknown_penalty > kNever) {
@@ -265,33 +269,32 @@ void DictionarySearch::raise_bar(const float* x) {
 // A state of the model tells its last word, unless the model ignores all words. So a word whose end would be below the
 // bar needs no score: no existing slot can get its path.
 void DictionarySearch::note_end(const Slot& slot) {
-  const int32_t label = slot.node - ends_at();
-  const uint32_t word = lm_->last_word(slot.lm);
+  const uint32_t word = lm_->last_word(slot.key.lm);
   if (word == WordModel::kForgotten) {
-    any_end_[label] = 1;
+    any_end_[slot.key.last] = 1;
     return;
   }
-  const uint64_t hash = key_hash(label, word, 0);
+  const uint64_t hash = scrambled(packed(slot.key.last, word));
   ends_[hash % kStaying / 64] |= uint64_t{1} << hash % 64;
 }
 
 bool DictionarySearch::no_end_stays(int32_t label, uint32_t lm_word) const {
-  const uint64_t hash = key_hash(label, lm_word, 0);
+  const uint64_t hash = scrambled(packed(label, lm_word));
   return !any_end_[label] && !(ends_[hash % kStaying / 64] >> hash % 64 & 1);
 }
 
-// Adds the paths to child nodes of the tree that are above the bar.
+// Adds the paths to places inside words that are above the bar.
 void DictionarySearch::collect_scores(const float* x) {
   for (const Slot& slot : slots_) {
-    if (slot.node >= ends_at() || (slot.node == 0 && options_.separator < 0)) continue;
-    const int32_t last = label_of(slot.node);
+    const int32_t node = slot.key.node;
+    if (node >= ends_at() || (node == lexicon_->root() && options_.separator < 0)) continue;
     const double total = merged(slot.blank.score, slot.label.score, options_.sum);
-    const double expected = look_ahead(slot.node);
-    const Lexicon::Node& here = (*lexicon_)[slot.node];
-    for (int32_t node = here.first_child; node < here.first_child + here.child_count; ++node) {
-      const Lexicon::Node& child = (*lexicon_)[node];
-      if (!child.child_count) continue;
-      const double score = (needs_blank(child.label, last) ? slot.blank.score : total) + (x[child.label] - expected) + look_ahead(node);
+    const double before = expected(slot.key.ahead);
+    for (const Lexicon::Arc& arc : lexicon_->arcs(node)) {
+      if (!arc.goes_on) continue;
+      const double from = needs_blank(arc.label, slot.key.last) ? slot.blank.score : total;
+      double score = from + (x[arc.label] - before);
+      if (score > bar_) score += expected(behind(slot.key, arc).ahead);  // which is at most 0
       if (score > bar_) scores_.push_back(score);
     }
   }
@@ -312,8 +315,8 @@ void DictionarySearch::keep_best() {
   const auto beam = static_cast<size_t>(options_.beam);
   if (options_.per_node) {
     std::sort(chosen_.begin(), chosen_.end(), better);
-    std::unordered_map<int32_t, int> counts;
-    std::erase_if(chosen_, [&](int32_t i) { return ++counts[next_[i].node] > options_.per_node; });
+    std::unordered_map<uint64_t, int> counts;
+    std::erase_if(chosen_, [&](int32_t i) { return ++counts[packed(next_[i].key.node, next_[i].key.rank)] > options_.per_node; });
     if (chosen_.size() > beam) chosen_.resize(beam);
   } else if (chosen_.size() > beam) {
     std::nth_element(chosen_.begin(), chosen_.begin() + (beam - 1), chosen_.end(), better);
@@ -330,7 +333,7 @@ void DictionarySearch::write_records() {
   for (Slot& slot : slots_) {
     slot.blank.fresh = false;
     if (!slot.label.fresh) continue;
-    records_.push_back({slot.label.trace, label_of(slot.node), frame_ - 1, slot.label.end, slot.label.word});
+    records_.push_back({slot.label.trace, slot.key.last, frame_ - 1, slot.label.end, slot.label.word});
     slot.label.trace = static_cast<int32_t>(records_.size()) - 1;
     slot.label.end = frame_;
     slot.label.fresh = false;
@@ -399,10 +402,10 @@ std::vector<DictionarySearch::WordPath> DictionarySearch::best(int count) const 
   std::vector<std::pair<double, const Slot*>> ends;
   const auto collect = [&](bool complete) {
     for (const Slot& slot : slots_) {
-      const bool at_end = slot.node == 0 || (slot.node >= ends_at() && slot.node < unknowns_at());
-      if (at_end != complete) continue;
-      double score = total_of(slot).score - look_ahead(slot.node);
-      if (complete && lm_) score += options_.lm_weight * kLog10 * static_cast<double>(lm_->finish(slot.lm));
+      const int32_t node = slot.key.node;
+      if ((node == lexicon_->root() || at_end(node)) != complete) continue;
+      double score = total_of(slot).score - expected(slot.key.ahead);
+      if (complete && lm_) score += options_.lm_weight * (static_cast<double>(lm_->finish(slot.key.lm)) * kLog10);
       ends.emplace_back(score, &slot);
     }
   };

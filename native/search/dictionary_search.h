@@ -1,5 +1,8 @@
-// Time-synchronous search for word sequences through a prefix tree, with a language model at word ends. All scores are
-// natural logarithms. unrolled/search/ctc/dictionary_search.py is the reference in plain Python.
+// Time-synchronous search for word sequences through the graph of a lexicon, with a language model at word ends. All
+// scores are natural logarithms. unrolled/search/ctc/dictionary_search.py is the reference in plain Python.
+//
+// Equal totals are ranked by the time at which their best paths came in the frame: first slots that stay, then moves, slots
+// in their order, labels in their order, words of a spelling in the order of the lexicon. Of equal paths the first is kept.
 #pragma once
 
 #include <memory>
@@ -13,12 +16,14 @@
 
 namespace unrolled {
 
+constexpr double kLog10 = 2.302585092994045684;
+
 struct DictionaryOptions {
   int labels = 0, blank = 0;
   bool doubles = false;       // equal labels may follow each other without a blank between them
   int separator = -1;         // the label between words, or none
   int beam = 100;             // slots kept after each frame, at most
-  int per_node = 0;           // slots kept at one node of the tree, at most; 0: no limit
+  int per_node = 0;           // slots kept at one place of the lexicon, at most; 0: no limit
   double margin = 1e30;       // a slot may score this much less than the best one
   bool sum = false;           // where paths merge: their sum; false: the best one
   bool recombine = true;      // merge histories with the same state of the language model
@@ -32,9 +37,21 @@ struct Dictionary {
   std::shared_ptr<const Lexicon> lexicon;
   std::shared_ptr<const WordModel> lm;   // or none
   std::vector<uint32_t> lm_words;        // the model's number for each word of the lexicon
-  std::vector<double> look_ahead;        // by node: the best unigram score of the words below it
 
   Dictionary(std::shared_ptr<const Lexicon> lexicon, std::shared_ptr<const WordModel> lm, const std::vector<std::string>& words);
+  // The best unigram score, log10, of the words behind an arc; `rank` is that of the place behind it.
+  float look_ahead(const Lexicon::Arc& arc, int32_t rank) const {
+    const float known = arc_best_[lexicon->index(arc)];
+    return known == kShared ? best(rank, rank + lexicon->count(arc.target)) : known;
+  }
+  size_t bytes() const;  // without the language model
+
+ private:
+  static constexpr float kShared = 1;  // above every log-probability
+  float best(int32_t first, int32_t end) const;
+
+  std::vector<float> spelling_best_;  // a binary tree: inner nodes, then a leaf for each spelling
+  std::vector<float> arc_best_;       // by arc; kShared: several beginnings lead to it
 };
 
 class DictionarySearch {
@@ -60,13 +77,24 @@ class DictionarySearch {
     int32_t trace = -1, end = 0, word = -1;
     bool fresh = false;  // it got a new label in this frame; its record is written if the slot is kept
   };
-  // Hypotheses with the same future: the same node, and the same state of the language model. Node numbers below the
-  // size of the tree are nodes of the tree. Then there is one for each label: the end of a word whose last label it is.
-  // Higher numbers are nodes of `unknowns_`: words outside the lexicon, as far as they are spelt.
-  struct Slot {
-    int32_t node;
+  // Hypotheses with the same future have the same key: the same place, and the same state of the language model. Node
+  // numbers below the size of the lexicon's graph are its nodes, with a rank. Then there is one for each label: the end of
+  // a word whose last label it is. Higher numbers are nodes of `unknowns_`: words outside the lexicon, as far as they are
+  // spelt. The rank of these is 0.
+  struct Key {
+    int32_t node, rank;
     uint32_t lm;
     int32_t history;
+    int32_t last = -1;  // its last label; at the beginning of a word, the separator
+    float ahead = 0;    // log10: the best unigram score of the words that begin so
+    // equal places have equal labels behind them, and the same look-ahead
+    bool operator==(const Key& other) const {
+      return node == other.node && rank == other.rank && lm == other.lm && history == other.history;
+    }
+    uint64_t hash() const { return scrambled(packed(lm, node) ^ packed(history, rank) * 0xD6E8FEB86659FD93u); }
+  };
+  struct Slot {
+    Key key;
     int32_t order;  // position in time of its best path in this frame; it ranks equal totals
     Path blank, label;  // paths that end in a blank, paths that end in a label
     double total;
@@ -77,8 +105,8 @@ class DictionarySearch {
 
   int32_t ends_at() const { return lexicon_->size(); }
   int32_t unknowns_at() const { return lexicon_->size() + options_.labels; }
-  int32_t label_of(int32_t node) const;
-  bool begins_word(int32_t node) const { return node == 0 || (options_.separator < 0 && node >= ends_at() && node < unknowns_at()); }
+  bool at_end(int32_t node) const { return node >= ends_at() && node < unknowns_at(); }
+  bool begins_word(int32_t node) const { return node == lexicon_->root() || (options_.separator < 0 && at_end(node)); }
 
   // Two equal labels in a row need a blank between them, if there is a blank.
   bool needs_blank(int32_t label, int32_t last) const { return label == last && !options_.doubles; }
@@ -86,11 +114,16 @@ class DictionarySearch {
   void step(const float* x);
   void stay(const Slot& slot, const Path& total, const float* x);
   void move(const Slot& slot, const Path& total, const float* x);
-  void move_in_tree(const Slot& slot, const Path& total, const float* x);
+  void move_in_lexicon(const Slot& slot, const Path& total, const float* x);
   void move_unknown(const Slot& slot, const Path& total, const float* x);
   void end_word(const Slot& slot, const Path& path, int32_t label, int32_t word, uint32_t lm_word, int32_t identity);
-  void add(int32_t node, uint32_t lm, int32_t history, const Path& path, bool blank, bool single);
-  bool hopeless(uint64_t hash, double score) const { return score < bar_ && !(staying_[hash % kStaying / 64] >> hash % 64 & 1); }
+  void add(const Key& key, const Path& path, bool blank, bool single);
+  // True if no slot with this key exists yet and its score would be below the bar.
+  bool hopeless(const Key& key, double score) const {
+    if (score >= bar_) return false;
+    const uint64_t hash = key.hash();
+    return !(staying_[hash % kStaying / 64] >> hash % 64 & 1);
+  }
   void keep_best();
   void raise_bar(const float* x);
   void collect_scores(const float* x);
@@ -101,7 +134,13 @@ class DictionarySearch {
   double score_word(uint32_t state, uint32_t word, uint32_t& next);
   bool no_end_stays(int32_t label, uint32_t lm_word) const;
   void note_end(const Slot& slot);
-  double look_ahead(int32_t node) const { return looks_ahead_ && node < ends_at() ? options_.lm_weight * dictionary_->look_ahead[node] : 0.0; }
+  double expected(float ahead) const { return options_.lm_weight * (static_cast<double>(ahead) * kLog10); }
+  // The key of the place behind an arc.
+  Key behind(const Key& key, const Lexicon::Arc& arc) const {
+    const int32_t rank = key.rank + arc.skipped;
+    const float ahead = looks_ahead_ && arc.goes_on ? dictionary_->look_ahead(arc, rank) : 0;
+    return {arc.target, rank, key.lm, key.history, static_cast<int32_t>(arc.label), ahead};
+  }
   WordPath trace_back(const Path& path, double score, bool complete) const;
   static bool same_words(const WordPath& a, const WordPath& b);
 
@@ -119,7 +158,7 @@ class DictionarySearch {
   size_t records_kept_ = 0;
   GrowingTree histories_;  // of word sequences, if histories are not merged
   GrowingTree unknowns_;   // of the labels of unknown words
-  std::vector<int32_t> unknown_in_tree_;  // the node of the lexicon with the same spelling, or -1
+  std::vector<int32_t> unknown_in_lexicon_;  // the node of the lexicon with the same spelling, or -1
   std::vector<int64_t> child_stayed_;  // by node of `unknowns_`: the frame after the last one in which a child was a slot
   std::vector<uint8_t> unknown_ends_;  // by label: true if a slot at the end of an unknown word may exist
   static constexpr uint64_t kStaying = 1 << 14;

@@ -18,6 +18,8 @@ inline double merged(double a, double b, bool sum) {
   return most + std::log1p(std::exp(least - most));
 }
 
+inline uint64_t packed(uint32_t high, uint32_t low) { return static_cast<uint64_t>(high) << 32 | low; }
+
 inline uint64_t scrambled(uint64_t key) {
   key ^= key >> 32;
   key *= 0x9E3779B97F4A7C15u;
@@ -99,7 +101,7 @@ class GrowingTree {
 
  private:
   int32_t* place(int32_t parent, int32_t label) {
-    return table_.find(scrambled(static_cast<uint64_t>(parent) << 32 | static_cast<uint32_t>(label)), [&](int32_t node) {
+    return table_.find(scrambled(packed(parent, label)), [&](int32_t node) {
       return nodes_[node].parent == parent && nodes_[node].label == label;
     });
   }

@@ -60,6 +60,7 @@ def test_reads_words(folder: Path) -> None:
     assert run(*COMMON, *words) == "first\tab b\nsecond\tbb\n"
     assert run(*COMMON, *words, "--lm", "lm.arpa", "--lm-weight", "0.5", "--beam", "10") == "first\tab b\nsecond\tbb\n"
     assert run(*COMMON) == "first\tab|b\nsecond\tbb\n"
+    assert run(*COMMON, *words, "--share-ends", "--json") == run(*COMMON, *words, "--json")
     lines = run(*COMMON, *words, "--n-best", "2").splitlines()
     assert [line.split("\t")[::2] for line in lines[:1]] == [["first", "ab b"]]
     assert len(lines) == 4
@@ -279,6 +280,7 @@ def test_byte_order_marks_are_no_part_of_labels_and_words(folder: Path) -> None:
         (["--unknown-penalty", "-1"], "unknown_penalty is for words of a lexicon, and there is none. "),
         (["--per-node", "5"], "per_node is for words of a lexicon, and there is none. "),
         (["--skip-unspellable"], "skip_unspellable is for words of a lexicon, and there is none. "),
+        (["--share-ends"], "share_ends is for words of a lexicon, and there is none. "),
         (["--lexicon", "words.txt", "--lm-weight", "1"], "lm_weight is for a language model, and there is none. "),
         (["--beam", "3", "--n-best", "5"], "n_best=5 is more than the beam's size=3. Use a beam of 5."),
         (["--n-best", "101"], "n_best=101 is more than the beam's size=100. Use a beam of 101."),

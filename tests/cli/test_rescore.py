@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import jiwer
 import pytest
 
 import unrolled
@@ -88,6 +90,37 @@ def test_captions_and_recordings(lm: Path) -> None:
     pairs = [(one.score + 2 * scorer.score(one.text), one.text) for one in (answer, *answer.others)]
     assert json.loads(out)["text"] == max(pairs)[1]
     assert json.loads(out)["score"] == pytest.approx(max(pairs)[0], abs=1e-4)
+
+
+def test_eval_shows_readings_before_and_after(tmp_path: Path) -> None:
+    """The last row of the table is what `run` answers, and here it is right."""
+    path, images = STORED / "recognize.safetensors", STORED / "sound.wav"
+    (tmp_path / "list.tsv").write_text(f"{images}\tabb\n")
+    lm = tmp_path / "lm.arpa"
+    NGram.train(["abb", "abb abb", "aab"] * 3, order=2).save(lm)
+    options = ("--rescore", lm, "--rescore-weight", "5")
+    for more, rows in (
+        ((), ["greedy", "beam", "beam, rescored"]),
+        (("--beam", "20"), ["greedy", "beam", "beam, rescored"]),
+    ):
+        code, out, said = call("eval", path, tmp_path / "list.tsv", *options, *more, "--json")
+        assert code == 0, said
+        scores = json.loads(out)
+        assert list(scores["searches"]) == rows
+        assert scores["search"] == rows[-1]
+        code, out, said = call("run", path, images, *options, *more, "--json")
+        assert code == 0, said
+        text = json.loads(out)["text"]
+        assert scores["searches"][rows[-1]]["cer"] == pytest.approx(jiwer.cer("abb", text))
+        assert text == "abb"
+        before = str(unrolled.load(path).predict(images, beam=20 if more else 100))
+        assert scores["searches"]["beam"]["cer"] == pytest.approx(jiwer.cer("abb", before))
+    (tmp_path / "words.txt").write_text("abb\nab\n")
+    lexical = ("--lexicon", tmp_path / "words.txt", "--lm", lm)
+    code, out, said = call("eval", path, tmp_path / "list.tsv", *options, *lexical)
+    assert code == 0, said
+    assert re.search(r"search +CER +WER +exact match\n", out)
+    assert re.search(r"lexicon \+ lm, rescored  ", out)
 
 
 def test_draws_are_ranked_by_log_p_and_the_model(lm: Path) -> None:

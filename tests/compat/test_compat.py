@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.compat import answers
 from tests.compat.answers import answer
 from tests.tolerances import TOLERANCES
 from unrolled import api
@@ -23,8 +24,9 @@ def test_stored_model_answers_as_it_did(path: Path) -> None:
     check(answer(api.load(path), path.stem, path.parent), expected)
 
 
-def test_there_are_stored_models_of_every_task() -> None:
+def test_there_are_stored_models_of_every_task_and_kind() -> None:
     assert {path.stem.split("-")[0] for path in STORED} == set(TASKS)
+    assert {path.stem for path in STORED} == {*answers.STORED, *answers.LATER}
 
 
 def check(found: Any, expected: Any) -> None:

@@ -53,8 +53,8 @@ def test_an_epoch_is_drawn_from_seed_and_number_alone() -> None:
     def first(seed: int, epoch: int) -> list[list[float]]:
         batches = RaggedWindows(numbered([5] * 30), rows=3, window=5, seed=seed)
         batches.order(epoch)
-        found: list[list[float]] = batches[0].inputs[..., 0].tolist()
-        return found
+        inputs: list[list[float]] = batches[0].inputs[..., 0].tolist()
+        return inputs
 
     assert first(0, 3) == first(0, 3)
     assert first(0, 3) != first(0, 4)

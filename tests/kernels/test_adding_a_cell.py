@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.kernels.compiled import made
+
 ROOT = Path(__file__).parents[2]
 PATCH = Path(__file__).with_name("adding_a_cell.patch")
 COMPILER = shutil.which(os.environ.get("CXX", "c++"))
@@ -63,10 +65,16 @@ def build(tree: Path) -> None:
         run([str(COMPILER), *options, *level, "-c", str(source), "-o", name], tree)
         return name
 
-    with ThreadPoolExecutor(2) as pool:
-        objects = list(pool.map(compiled, sorted(sources)))
-    library = tree / f"unrolled/kernels/_native{sysconfig.get_config_var('EXT_SUFFIX')}"
-    run([str(COMPILER), "-shared", "-pthread", *objects, "-ldl", "-o", str(library)], tree)
+    def link(output: Path) -> None:
+        with ThreadPoolExecutor(2) as pool:
+            objects = list(pool.map(compiled, sorted(sources)))
+        run([str(COMPILER), "-shared", "-pthread", *objects, "-ldl", "-o", str(output)], tree)
+
+    texts = {str(path.relative_to(tree)): path.read_text("utf-8") for path in sorted(tree.glob("native/**/*.*"))}
+    version = run([str(COMPILER), "--version"], tree)
+    facts = (version, nanobind.__version__, sys.version, Path(__file__).read_text("utf-8"), texts)
+    ending = str(sysconfig.get_config_var("EXT_SUFFIX"))
+    shutil.copy(made(facts, ending, link), tree / f"unrolled/kernels/_native{ending}")
 
 
 def run(command: list[str], folder: Path) -> str:

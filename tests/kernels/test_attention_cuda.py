@@ -23,6 +23,7 @@ from tests.kernels.pairs import pairwise
 from tests.kernels.simulator import OUTCOMES, library
 from tests.tolerances import RELATIVE
 from unrolled.errors import UserError
+from unrolled.kernels.attention import reference
 from unrolled.kernels.attention.cuda import engine, ops, programs
 from unrolled.kernels.attention.cuda.arguments import INTEGERS, POINTERS, DecoderArguments
 from unrolled.kernels.attention.scan import attention_choice
@@ -169,12 +170,17 @@ class TestSimulated:
         tests = ("test_schema", "test_faketensor", "test_autograd_registration")
         torch.library.opcheck(ops.attention, (True, *inputs.tensors, *inputs.settings), test_utils=tests)
 
-    def test_no_second_derivative(self) -> None:
-        job, leaves = cast(make({**PLAIN, "steps": 2}), torch.float16)
-        output = engine.run(job).output
-        (gradient,) = torch.autograd.grad(output.float().sum(), leaves["keys"], create_graph=True)
-        with pytest.raises(UserError, match=r"The cuda engine has no second derivative\. Use backend='reference'"):
-            torch.autograd.grad(gradient.float().sum(), leaves["keys"])
+    @pytest.mark.parametrize("luong", [False, True])
+    def test_second_derivatives_are_the_references(self, luong: bool) -> None:
+        found = []
+        for run, dtype in ((engine.run, torch.float16), (reference.run, torch.float64)):
+            job, leaves = cast(make({**PLAIN, "steps": 2, "luong": luong}), dtype)
+            output = run(job).output.double()
+            first = torch.autograd.grad(output.pow(2).sum(), list(leaves.values()), create_graph=True)
+            second = torch.autograd.grad([g.double().sum() for g in first], list(leaves.values()))
+            found.append(dict(zip(leaves, second, strict=True)))
+        for name, expected in found[1].items():
+            assert error(found[0][name], expected) <= RELATIVE[torch.float16], name
 
     def test_a_float32_module_under_autocast(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The result is in autocast's dtype, the gradients in that of the weights."""

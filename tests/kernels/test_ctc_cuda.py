@@ -19,6 +19,7 @@ from tests.kernels.pairs import pairwise
 from tests.kernels.simulator import OUTCOMES, library
 from tests.tolerances import assert_close
 from unrolled.errors import UserError
+from unrolled.kernels.ctc import reference
 from unrolled.kernels.ctc.alignment import align
 from unrolled.kernels.ctc.cuda import constants, engine, plan
 from unrolled.kernels.ctc.cuda.arguments import INTEGERS, POINTERS, CTCArguments
@@ -177,15 +178,30 @@ def test_wrong_numbers_make_their_loss_nan_and_no_gradient(simulated: Callable[[
 @needs_gcc
 def test_the_operator_is_what_it_says_it_is(simulated: Callable[[int], None]) -> None:
     job = draw({**PLAIN, "flat": True})
-    log_probs = job.log_probs.requires_grad_()
+    job.log_probs.requires_grad_()
     torch.library.opcheck(
         engine.ctc.forward,
         (*job, True),
         test_utils=("test_schema", "test_faketensor", "test_autograd_registration"),
     )
-    (gradient,) = torch.autograd.grad(engine.losses(job).nan_to_num(posinf=0).sum(), log_probs, create_graph=True)
-    with pytest.raises(UserError, match=r"no second derivative. Use backend='reference'"):
-        gradient.nan_to_num().sum().backward()  # type: ignore[no-untyped-call]
+
+
+@needs_gcc
+@pytest.mark.parametrize("flat", [True, False])
+def test_second_derivatives_are_the_references(flat: bool, simulated: Callable[[int], None]) -> None:
+    job = draw({**PLAIN, "flat": flat})
+    log_probs = job.log_probs.requires_grad_()
+    offsets = job.offsets if job.offsets is not None else torch.arange(len(log_probs)) * job.targets.shape[1]
+    same = reference.CTCJob(
+        log_probs, job.targets.reshape(-1), offsets, job.input_lengths, job.target_lengths, job.blank
+    )
+    found = []
+    for losses in (engine.losses(job), reference.losses(same).float()):
+        kept = torch.where(losses.isfinite(), losses, 0.0)
+        (first,) = torch.autograd.grad(kept.pow(2).sum(), log_probs, create_graph=True)
+        found += [first, *torch.autograd.grad(first.pow(2).sum(), log_probs)]
+    assert_close(found[0], found[2])
+    assert_close(found[1], found[3])
 
 
 @needs_gcc

@@ -147,10 +147,15 @@ class TestLinearCrossEntropy:
         with pytest.raises(UserError, match=r"Targets go from 0 to 5, with 5 scores\. Use targets from 0 to 4\."):
             linear_cross_entropy(torch.zeros(2, 3), torch.zeros(5, 3), None, torch.tensor([0, 5]))
 
-    @pytest.mark.skipif("native" not in ENGINES, reason="the native engine is not built here")
-    def test_a_second_derivative_is_refused(self) -> None:
-        x = torch.randn(4, 3, requires_grad=True)
-        loss = linear_cross_entropy(x, torch.randn(5, 3), None, torch.tensor([0, 1, 2, 4]))
-        (first,) = torch.autograd.grad(loss, x, create_graph=True)
-        with pytest.raises(UserError, match="no second derivative"):
-            first.sum().backward()  # type: ignore[no-untyped-call]
+    @pytest.mark.parametrize("biased", [True, False])
+    def test_second_derivatives_are_torchs(self, biased: bool) -> None:
+        leaves = [torch.randn(4, 3), torch.randn(5, 3), *([torch.randn(5)] if biased else [])]
+        found = []
+        for loss in (linear_cross_entropy, reference.linear_cross_entropy):
+            x, weight, *bias = (leaf.clone().requires_grad_() for leaf in leaves)
+            value = loss(x, weight, bias[0] if bias else None, torch.tensor([0, 1, 2, 4]), 0.1).pow(2)
+            first = torch.autograd.grad(value, [x, weight, *bias], create_graph=True)
+            second = torch.autograd.grad([g.pow(2).sum() for g in first], [x, weight, *bias])
+            found.append([*first, *second])
+        for mine, other in zip(*found, strict=True):
+            assert_close(mine, other)

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from tests.tolerances import assert_close
-from unrolled.nn.crf import CRF, FORBIDDEN, log_partition, log_partition_of_logs, viterbi
+from unrolled.nn.crf import CRF, FORBIDDEN, viterbi
+from unrolled.nn.crf_partition import log_partition, log_partition_of_logs
 
 DOUBLE = torch.float64
 

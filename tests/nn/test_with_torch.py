@@ -41,6 +41,16 @@ class Model(nn.Module):
         return output
 
 
+class Ragged(nn.Module):
+    def __init__(self, rnn: nn.Module) -> None:
+        super().__init__()
+        self.rnn = rnn
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        output: Tensor = self.rnn(x, lengths=lengths)[0]
+        return output
+
+
 def model(name: str, **options: Any) -> Any:
     return Model(getattr(unrolled, name)(3, 4, **options)).eval()
 
@@ -93,16 +103,7 @@ class TestTrace:
         assert_close(traced(X * 2), ours(X * 2))
 
     def test_lengths(self) -> None:
-        class Ragged(nn.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                self.rnn = unrolled.LSTM(3, 4)
-
-            def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-                output: Tensor = self.rnn(x, lengths=lengths)[0]
-                return output
-
-        ours: Any = Ragged()
+        ours: Any = Ragged(unrolled.LSTM(3, 4))
         traced: Any = jit.trace(ours, (X, torch.tensor([5, 3])))
         for lengths in (torch.tensor([5, 3]), torch.tensor([2, 5])):
             assert_close(traced(X * 2, lengths), ours(X * 2, lengths))
@@ -326,35 +327,6 @@ def test_other_kinds_of_tensors(name: str) -> None:
         getattr(unrolled, name)(3, 4, layer_norm=True)(Wrapper(X))
 
 
-class TestCompile:
-    @pytest.mark.parametrize("engine", [pytest.param("auto", marks=needs_native), *(e for e in ON_CPU if e != "torch")])
-    @pytest.mark.parametrize("name", NAMES)
-    def test_a_model_is_one_graph_with_dynamos_switch(self, name: str, engine: str) -> None:
-        ours = model(name, backend=engine)
-        torch._dynamo.reset()
-        with torch._dynamo.config.patch(allow_rnn=True):
-            compiled: Any = torch.compile(ours, backend="aot_eager", fullgraph=True)
-            found = compiled(LONGER)
-        assert_close(found, ours(LONGER))
-        gradients = torch.autograd.grad(found.sum(), list(ours.parameters()))
-        for mine, other in zip(
-            gradients, torch.autograd.grad(ours(LONGER).sum(), list(ours.parameters())), strict=True
-        ):
-            assert_close(mine, other)
-
-    @pytest.mark.parametrize("name", NAMES)
-    def test_without_it_dynamo_wants_to_break_the_graph(self, name: str) -> None:
-        """As for torch's own: what runs between the pieces is the same."""
-        torch._dynamo.reset()
-        compiled: Any = torch.compile(model(name), backend="eager", fullgraph=True)
-        with pytest.raises(Exception, match=r"Dynamo does not support RNN, GRU, or LSTM"):
-            compiled(X)
-        torch._dynamo.reset()
-        ours = model(name)
-        eager: Any = torch.compile(ours, backend="eager")
-        assert_close(eager(X), ours(X))
-
-
 class TestExport:
     @pytest.mark.parametrize("strict", [False, True])
     @pytest.mark.parametrize("name", NAMES)
@@ -367,10 +339,32 @@ class TestExport:
         assert not any(isinstance(w, torch._subclasses.FakeTensor) for w in ours.rnn._flat_weights)
 
     @needs_native
-    def test_an_engine_by_name_stays_and_takes_any_length(self) -> None:
-        ours, time = model("GRU", backend="native"), torch.export.Dim("time", min=2, max=1000)
-        program: Any = torch.export.export(ours, (LONGER,), dynamic_shapes={"x": {0: time}})
-        x = torch.randn(20, 3, 3)
+    @pytest.mark.parametrize("strict", [False, True])
+    @pytest.mark.parametrize(("name", "options"), [("GRU", {}), ("LSTM", {"peephole": True, "bidirectional": True})])
+    def test_a_free_number_of_steps_is_our_operator(self, name: str, options: dict[str, Any], strict: bool) -> None:
+        """Saved, loaded, and run at other sizes; in a strict export too, which torch's compiler traces."""
+        ours, free = Ragged(getattr(unrolled, name)(3, 4, **options)).eval(), torch.export.Dim.DYNAMIC
+        given = (LONGER, torch.tensor([7, 0, 4]))
+        shapes = ({0: free, 1: free}, {0: free})
+        program: Any = torch.export.export(ours, given, dynamic_shapes=shapes, strict=strict)
+        assert "unrolled.recurrence" in str(program.graph)
+        file = io.BytesIO()
+        torch.export.save(program, file)
+        file.seek(0)
+        loaded: Any = torch.export.load(file).module()
+        x, lengths = torch.randn(20, 5, 3), torch.tensor([20, 1, 0, 7, 19])
+        assert_close(loaded(x, lengths), ours(x, lengths))
+
+    @needs_native
+    def test_a_fixed_number_of_steps_is_portable(self) -> None:
+        """torch's operators, with a free batch; an engine by name stays."""
+        free, shapes = torch.export.Dim.DYNAMIC, {"x": {1: torch.export.Dim.DYNAMIC}}
+        portable: Any = torch.export.export(model("LSTM"), (LONGER,), dynamic_shapes=shapes)
+        assert "unrolled" not in str(portable.graph)
+        ours = model("LSTM", backend="native")
+        program: Any = torch.export.export(ours, (LONGER,), dynamic_shapes={"x": {0: free, 1: free}})
+        assert "unrolled.recurrence" in str(program.graph)
+        x = torch.randn(20, 5, 3)
         assert_close(program.module()(x), ours(x))
 
 

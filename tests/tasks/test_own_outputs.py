@@ -141,11 +141,10 @@ def test_what_is_read_depends_on_what_was_read(make: Any) -> None:
 
 def _read(family: Family, settings: Any) -> Tensor:
     if family.batch.more:
-        batch = with_guesses(family.network, family.batch, Training(settings))
+        read: Tensor = with_guesses(family.network, family.batch, Training(settings)).more["target_inputs"]
     else:
-        batch = with_own_outputs(family.network, family.batch, family.entry, Training(settings))
-    found: Tensor = batch.more["target_inputs"] if family.batch.more else batch.inputs
-    return found
+        read = with_own_outputs(family.network, family.batch, family.entry, Training(settings)).inputs
+    return read
 
 
 def test_padding_is_never_fed_back() -> None:

@@ -23,6 +23,7 @@ from unrolled.cli.lm import lm
 from unrolled.cli.options import with_options
 from unrolled.cli.reproduce import reproduce
 from unrolled.cli.run import run
+from unrolled.cli.share import card, push
 from unrolled.cli.train import train
 from unrolled.cli.verb import Verb
 from unrolled.cli.words import words
@@ -51,6 +52,8 @@ TASK_COMMANDS: dict[str, tuple[Callable[..., None], options.Verb | None]] = {
     "check": (check, "train"),
     "info": (info, None),
     "export": (export, None),
+    "card": (card, None),
+    "push": (push, None),
 }
 PLAIN_COMMANDS = (words, decode, reproduce, doctor)
 
@@ -129,6 +132,15 @@ def main() -> None:
         app()
     except UserError as error:
         typer.echo(f"unrolled: {error}", err=True)
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        typer.echo(
+            "unrolled: This needs torch, which is not installed. Install it: pip install torch. "
+            "Without it, `unrolled run` takes the folder of an exported model.",
+            err=True,
+        )
         sys.exit(2)
     except OSError as error:  # such as a full disk
         fix = remedy(error)

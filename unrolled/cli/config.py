@@ -59,13 +59,15 @@ def info(model: ModelPath, as_json: AsJson = False, own: OwnTask = None) -> None
     from unrolled.config import write_toml
     from unrolled.model import find_file
 
-    loaded = api.load(model, task=own)
+    file = find_file(model)
+    loaded = api.load(file, task=own)
     about: dict[str, Any] = {
-        "file": str(find_file(model)),
+        "file": str(file),
         "task": loaded.task.name,
         "parameters": loaded.num_parameters,
         "roles": dict(loaded.task.description.roles(loaded.assets)),
         "remarks": loaded.task.description.remarks(loaded),
+        "data": loaded.data,
         "scores": loaded.scores,
         "versions": loaded.versions,
         "config": loaded.config.model_dump(mode="json"),
@@ -77,6 +79,9 @@ def info(model: ModelPath, as_json: AsJson = False, own: OwnTask = None) -> None
         typer.echo(f"{name:<10}  {about[name]}")
     for name, text in about["roles"].items():
         typer.echo(f"{name:<10}  {text}")
+    for name, label in (("source", "data"), ("sha256", "its hash")):
+        if name in loaded.data:
+            typer.echo(f"{label:<10}  {loaded.data[name]}")
     typer.echo("scores      " + ", ".join(f"{k} {v:.4g}" for k, v in loaded.scores.items()))
     typer.echo("versions    " + ", ".join(f"{k} {v}" for k, v in loaded.versions.items()))
     for remark in about["remarks"]:

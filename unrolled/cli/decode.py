@@ -36,6 +36,9 @@ class WordOptions:
     skip_unspellable: Annotated[
         bool, typer.Option("--skip-unspellable", help="Leave out words with letters that are not labels.")
     ] = False
+    share_ends: Annotated[
+        bool, typer.Option("--share-ends", help="Words share their ends in memory, too. The results are the same.")
+    ] = False
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,7 @@ def decode(
     One line per utterance: its name and its text; with --n-best, the score comes between them.
     """
     from unrolled.search.ctc import files
-    from unrolled.search.ctc.options import check_n_best
+    from unrolled.search.limits import check_n_best
 
     _check_words(words, search, truth.tune)
     check_n_best(n_best, search.beam)
@@ -167,6 +170,7 @@ def _check_words(words: WordOptions, search: BeamOptions, tune: bool) -> None:
         unknown_penalty=words.unknown_penalty,
         per_node=search.per_node,
         skip_unspellable=words.skip_unspellable or None,
+        share_ends=words.share_ends or None,
         tune=tune or None,
     )
 

@@ -37,7 +37,7 @@ FileKeys = Annotated[
         help="Read files with other columns, such as --set data.text_column=body; repeatable.",
     ),
 ]
-ModelPath = Annotated[str, typer.Argument(metavar="MODEL", help="A run folder or a model file.")]
+ModelPath = Annotated[str, typer.Argument(metavar="MODEL", help="A run folder, a model file, or hub:ORG/NAME.")]
 Device = Annotated[str, typer.Option(help="cpu or cuda.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 OWN_TASK = typer.Option("--task", metavar="FILE.py:CLASS", help="A task of your own: a class in a Python file.")

@@ -23,7 +23,19 @@ def train(
     ] = None,
     overrides: Overrides = None,
     out: RunFolder = None,
-    init: Annotated[str | None, typer.Option(metavar="MODEL", help="Start from a model, on new data.")] = None,
+    init: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="Start from a model or hub:ORG/NAME, on new data."),
+    ] = None,
+    init_names: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--init-names",
+            metavar="THEIRS=OURS",
+            help="For --init with a state_dict file of torch (.pt, .safetensors): the module that its module becomes, "
+            "such as rnn=layer; repeatable.",
+        ),
+    ] = None,
     resume: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Continue a run; --set train.max_steps=… makes it longer."),
@@ -42,8 +54,8 @@ def train(
     from unrolled.training.folder import CONFIG, check_free, check_run
 
     if resume is not None:
-        if target or out or init:
-            given = {str(target): target, "--out": out, "--init": init}
+        if target or out or init or init_names:
+            given = {str(target): target, "--out": out, "--init": init, "--init-names": init_names}
             raise UserError(
                 "--resume continues a run in its own folder, from its own model.",
                 f"Leave out {' and '.join(name for name, value in given.items() if value)}.",
@@ -57,4 +69,14 @@ def train(
     config = found.configure(overrides or [], keys)
     if out is not None:
         check_free(out)  # before all data is read
-    TrainingJob(config, init=init, task=found.task).run(out, quiet=quiet)
+    names = dict(_pair(text) for text in init_names or ())
+    TrainingJob(config, init=init, task=found.task, init_names=names).run(out, quiet=quiet)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    theirs, equals, ours = text.partition("=")
+    if not equals:
+        raise UserError(
+            f"--init-names {text!r} has no name in the network.", "Expected THEIRS=OURS, such as rnn=layer."
+        )
+    return theirs.strip(), ours.strip()

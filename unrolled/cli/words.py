@@ -55,13 +55,13 @@ def words(
 
 
 def _vectors(source: str, most: int | None) -> Vectors:
-    path = Path(source)
-    if not path.exists():
+    path, on_hub = Path(source), source.startswith("hub:")
+    if not on_hub and not path.exists():
         raise UserError(f"{path} does not exist.", "Give a run folder, a model file, or a file of word vectors.")
-    if path.is_dir() or path.suffix == ".safetensors":
+    if on_hub or path.is_dir() or path.suffix == ".safetensors":
         from unrolled import api
 
-        return api.load(path).word_vectors()
+        return api.load(source).word_vectors()
     from unrolled.text import Vectors
 
     return Vectors.read(path, most)

@@ -5,10 +5,12 @@ All mistakes are reported at once, each with the key's path, its value and what 
 
 from unrolled.config.applies import but, check_keys, fitting, only
 from unrolled.config.describe import Key, Section, describe, keys
+from unrolled.config.paths import FILE_KEYS, data_paths
 from unrolled.config.reading import TomlFile, apply, changes_of, read_config, read_toml
 from unrolled.config.writing import write_toml
 
 __all__ = [
+    "FILE_KEYS",
     "Key",
     "Section",
     "TomlFile",
@@ -16,6 +18,7 @@ __all__ = [
     "but",
     "changes_of",
     "check_keys",
+    "data_paths",
     "describe",
     "fitting",
     "keys",

@@ -7,6 +7,7 @@ import numbers
 import types
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal, TypeGuard, TypeVar, Union, get_args, get_origin
 
@@ -88,6 +89,11 @@ def describe(cls: type[Section]) -> list[Key]:
     [Key(path='lr', type_text='a number above 0', default=0.0003, choices=(), bounds='above 0', meaning='Learning
     rate.')]
     """
+    return list(_described(cls))
+
+
+@lru_cache(maxsize=64)  # a run asks a dozen times
+def _described(cls: type[Section]) -> tuple[Key, ...]:
     result: list[Key] = []
     around: dict[str, tuple[Condition, ...]] = {"": ()}
     for path, info, default in _fields(cls):
@@ -108,7 +114,7 @@ def describe(cls: type[Section]) -> list[Key]:
         if types.NoneType in kinds and default is not None and not key.says_none:
             raise TypeError(f"{path}: optional text needs the default None, because TOML has no null.")
         result.append(key)
-    return result
+    return tuple(result)
 
 
 def keys(cls: type[Section]) -> dict[str, Key]:
@@ -138,7 +144,13 @@ def is_section(annotation: Any) -> TypeGuard[type[Section]]:
 
 
 def sections_of(cls: type[Section]) -> dict[str, str]:
-    return {path: info.description or "" for path, info, _ in _fields(cls) if is_section(info.annotation)}
+    """The meaning of each section, by its dotted path."""
+    return dict(_sections(cls))
+
+
+@lru_cache(maxsize=64)
+def _sections(cls: type[Section]) -> tuple[tuple[str, str], ...]:
+    return tuple((path, info.description or "") for path, info, _ in _fields(cls) if is_section(info.annotation))
 
 
 def _members(annotation: Any, limits: str = "") -> Iterator[tuple[Any, str]]:

@@ -42,4 +42,5 @@ def load_model(path: str | Path, *, task: Task | None = None, device: str = "cpu
         network = task.build(config, assets)
     load_weights(network, file, about)
     network.eval()
-    return Model(task, config, assets, network, about.scores, about.versions).to(pick_device(device, "device"))
+    model = Model(task, config, assets, network, about.scores, about.versions, about.data or {})
+    return model.to(pick_device(device, "device"))

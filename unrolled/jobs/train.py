@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save
 
-from unrolled.config import apply, check_keys, keys, write_toml
+from unrolled.config import FILE_KEYS, apply, check_keys, data_paths, keys, write_toml
 from unrolled.data import Batch
 from unrolled.data.batching.shapes import ahead_of_gpu
 from unrolled.errors import UserError
@@ -18,6 +19,8 @@ from unrolled.jobs.engine_notes import engine_notes
 from unrolled.jobs.load import load_model
 from unrolled.jobs.target import Target, find_target
 from unrolled.model import Model, current_versions, find_file
+from unrolled.model_file import is_model_file
+from unrolled.nn.state_files import take_weights
 from unrolled.see.figures.curves import curves
 from unrolled.tasks import TASKS, Data, Task
 from unrolled.tasks.contract import Training
@@ -45,20 +48,23 @@ from unrolled.training.report import Report, stopped_early
 from unrolled.training.schedule import too_slow_a_rise
 from unrolled.training.score_checks import ScoreChecks
 
-FILE_KEYS = (
-    *("train", "valid", "vectors", "train_source", "train_target", "valid_source", "valid_target"),
-    *("images", "valid_images", "cache", "too_short"),
-    *("source_vectors", "target_vectors"),
-)
-
 
 class TrainingJob:
     """A config made ready to train: data read, vocabulary made, network built."""
 
     def __init__(
-        self, config: Any, init: str | Path | None = None, task: Task | None = None, *, checked: bool = False
+        self,
+        config: Any,
+        init: str | Path | None = None,
+        task: Task | None = None,
+        *,
+        init_names: Mapping[str, str] | None = None,
+        checked: bool = False,
     ) -> None:
-        """checked: the config is that of a run, and keys that do nothing stay as they are."""
+        """checked: the config is that of a run, and keys that do nothing stay as they are.
+
+        init_names: for `init` of another program, the names of its modules in the network; see `take_weights`.
+        """
         settings = config.train
         if task is not None and task.name != config.task:
             raise UserError(f"The config is for {config.task}, the task is {task.name}.", "Use those of one task.")
@@ -70,7 +76,10 @@ class TrainingJob:
         config = apply(config, {"train.precision": pick_precision(settings.precision, self.device)})
         self.task = task or TASKS[config.task]()
         self.init = find_file(init) if init is not None else None
-        start = load_model(self.init, task=self.task) if self.init is not None else None
+        foreign = self.init is not None and not is_model_file(self.init)
+        if init_names and not foreign:
+            raise UserError("init_names are for weights that another program wrote.", "Leave them out.")
+        start = load_model(self.init, task=self.task) if self.init is not None and not foreign else None
         decided = {} if start is None else self.task.architecture(start.config)
         self.config = config if start is None else _shaped(config, decided)
         if not checked:
@@ -88,7 +97,15 @@ class TrainingJob:
             self.task.transfer(start, network, self.assets)
         else:
             self.task.initialize(network, self.config, self.assets, self.data)
-        self.model = Model(self.task, self.config, self.assets, network.to(self.device), {}, current_versions())
+        self.taken = take_weights(network, self.init, init_names) if self.init is not None and foreign else None
+        self.model = Model(
+            self.task,
+            self.config,
+            self.assets,
+            network.to(self.device),
+            versions=current_versions(),
+            data=_origin(self.config, self.data),
+        )
 
     def trainer(self) -> Trainer:
         task, model, config = self.task, self.model, self.config
@@ -124,7 +141,7 @@ class TrainingJob:
             check_free(folder)  # another process may have taken it
             clear(folder, STARTED - {LOCK})
             if self.init is not None:  # for a restart if the run is killed before its first checkpoint
-                write_atomically(folder / INIT, self.init.read_bytes())
+                write_atomically(folder / INIT, self._initial())
             self._write_config(folder)
             return self._drive(self._run(folder, trainer), quiet, [])
 
@@ -147,9 +164,17 @@ class TrainingJob:
             run.checkpoint()  # saves a reset patience before the next checkpoint
         return self._drive(run, quiet, [*changes, *notes])
 
+    def _initial(self) -> bytes:
+        """The file to start from; weights of another program under their names in the network."""
+        assert self.init is not None
+        if self.taken is None:
+            return self.init.read_bytes()
+        weights = self.model.network.state_dict()
+        return save({name: weights[name].detach().cpu().clone().contiguous() for name in self.taken.taken})
+
     def _run(self, folder: Path, trainer: Trainer) -> Run:
         assets = json.dumps(self.task.assets_to_json(self.assets), sort_keys=True) + self.data.contents
-        files = [str(path) for name in FILE_KEYS if (path := getattr(self.config.data, name, None)) is not None]
+        files = list(data_paths(self.config).values())
         origin = Origin(self.task.name, self.data.fingerprint, hash_of(assets.encode()), files)
         return Run(folder, trainer, self.model.save, origin)
 
@@ -265,6 +290,7 @@ class TrainingJob:
         return "\n".join(
             [
                 *[text, *self.task.description.warnings(self.config, trainer.batches)],
+                *([f"Start: {self.init}\n{self.taken}"] if self.taken is not None else []),
                 *(f"Note: {note}" for note in engine_notes(self.model.network)),
                 *([f"Note: {slow}"] if slow else []),
             ]
@@ -311,8 +337,18 @@ def batches_per_epoch(trainer: Trainer) -> str:
 
 
 def _with_absolute_paths(config: Any) -> Any:
-    paths = {f"data.{name}": getattr(config.data, name, None) for name in FILE_KEYS}
-    return apply(config, {key: str(Path(path).absolute()) for key, path in paths.items() if path is not None})
+    return apply(config, {key: str(Path(path).absolute()) for key, path in data_paths(config).items()})
+
+
+def _origin(config: Any, data: Data) -> dict[str, str]:
+    """The data of a run as its model file names it: files without their folders, and a hash of the examples."""
+    keys = ("data.train", "data.train_source", "data.train_target", "data.valid", "data.valid_source")
+    paths = data_paths(config)
+    files = [Path(paths[key]).name for key in (*keys, "data.valid_target") if key in paths]
+    found = {"source": (", ".join(files) or data.source)[:1000]}
+    if data.fingerprint:
+        found["sha256"] = hash_of(data.fingerprint.encode(), data.contents.encode())
+    return found
 
 
 def _indented(text: str) -> str:

@@ -39,6 +39,7 @@ class Kernel(Generic[I, R]):
     reads: tuple[str, ...] = ()  # results that the backward pass reads, beside `saved`
     reference: Callable[[I], Sequence[Tensor] | None] | None = None
     """The results in plain torch, for a backward pass that is itself differentiated; None: it cannot be."""
+    check: Callable[[I], None] | None = None  # of values, which a call could not read while it was traced
 
 
 class NativeOperator(Generic[I, R]):
@@ -57,7 +58,7 @@ class NativeOperator(Generic[I, R]):
         kept = "".join(f"Tensor? {name}, " for name in self._results)
         self.forward = torch.library.custom_op(
             f"unrolled::{kernel.name}",
-            lambda *flat: tuple(kernel.forward(self._inputs(flat[:-1]), empty if flat[-1] else None)),
+            self._run_forward,
             mutates_args=(),
             schema=f"({inputs}, bool save) -> ({', '.join(['Tensor'] * len(self._results))})",
         )
@@ -74,12 +75,21 @@ class NativeOperator(Generic[I, R]):
 
     def __call__(self, inputs: I, *, show_saved: bool = False) -> R:
         """The results; with `show_saved`, `saved` among them."""
+        if transformed() and not torch.compiler.is_compiling():
+            return self._transformed(inputs)
         save = show_saved or self.needs_graph(inputs)
         if torch.compiler.is_compiling() or type(inputs[0]) not in (Tensor, torch.nn.Parameter):
             return self.kernel.results(*self.forward(*inputs, save))
         if save:
             return self.kernel.results(*_Eager.apply(self, show_saved, *inputs))  # type: ignore[no-untyped-call]
         return self.kernel.forward(inputs, None)
+
+    def _transformed(self, inputs: I) -> R:
+        """The results inside a torch.func transform, by `reference`."""
+        found = None if self.kernel.reference is None else self.kernel.reference(inputs)
+        if found is None:
+            raise UserError(f"{self.kernel.title} has no torch.func transforms.", "Use backend='reference'.")
+        return self.kernel.results(*found, inputs[0].new_empty(0))
 
     def needs_graph(self, inputs: I) -> bool:
         """True if an input needs a gradient."""
@@ -89,6 +99,12 @@ class NativeOperator(Generic[I, R]):
 
     def _inputs(self, flat: Sequence[Any]) -> I:
         return self.kernel.inputs(*flat)
+
+    def _run_forward(self, *flat: Any) -> tuple[Tensor, ...]:
+        inputs = self._inputs(flat[:-1])
+        if self.kernel.check is not None:
+            self.kernel.check(inputs)
+        return tuple(self.kernel.forward(inputs, empty if flat[-1] else None))
 
     def _set_up(self, ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         ctx.set_materialize_grads(False)
@@ -106,7 +122,14 @@ class NativeOperator(Generic[I, R]):
     def _differentiate(self, ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         inputs, kept = self._recall(ctx)
         needed = list(ctx.needs_input_grad[: self._differentiable])
-        return *self._all_inputs(self.backward(*gradients, *kept, *inputs, needed), needed), None
+        return *self._all_inputs(self._found(inputs, kept, gradients, needed), needed), None
+
+    def _found(
+        self, inputs: I, kept: R, gradients: Sequence[Tensor | None], needed: Sequence[bool]
+    ) -> Sequence[Tensor | None]:
+        """The gradients of differentiable inputs, by `reference` if they may be differentiated themselves."""
+        found = self._differentiable_gradients(inputs, gradients, needed) if torch.is_grad_enabled() else None
+        return self.backward(*gradients, *kept, *inputs, list(needed)) if found is None else found
 
     def differentiate_eagerly(self, ctx: Any, gradients: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
         """The gradients of all inputs of a call of `_Eager`."""
@@ -114,10 +137,7 @@ class NativeOperator(Generic[I, R]):
         kept = self.kernel.results(*kept[:-1], ctx.saved)
         needed = ctx.needs_input_grad[2 : 2 + self._differentiable]
         if torch.is_grad_enabled():  # create_graph=True
-            found = self._differentiable_gradients(inputs, gradients, needed)
-            if found is None:
-                found = self.backward(*gradients, *kept, *inputs, list(needed))
-            return self._all_inputs(found, needed)
+            return self._all_inputs(self._found(inputs, kept, gradients, needed), needed)
         by_name = self.kernel.backward(inputs, kept, self.kernel.results(*gradients), needed)
         return self._all_inputs([by_name.get(name) for name in self._names[: self._differentiable]], needed)
 
@@ -129,7 +149,7 @@ class NativeOperator(Generic[I, R]):
         gradients, kept, inputs, needed = self._unpack_backward(flat)
         found = self.kernel.backward(inputs, kept, gradients, needed)
         return [
-            found[name] if need and tensor is not None else empty(0)
+            found[name] if need and tensor is not None else inputs[0].new_empty(0)
             for name, tensor, need in zip(self._names, inputs, needed, strict=False)
         ]
 
@@ -148,20 +168,40 @@ class NativeOperator(Generic[I, R]):
         self, inputs: I, d_results: Sequence[Tensor | None], needed: Sequence[bool]
     ) -> list[Tensor | None] | None:
         """Differentiable gradients, computed by `reference`; None without a reference."""
-        if self.kernel.reference is None:
+        reference, others = self.kernel.reference, inputs[self._differentiable :]
+        if reference is None:
             return None
-        # one input may depend on another: an alias gets only its own direct gradient
-        aliases = [t.view_as(t) if n and t is not None else t for t, n in zip(inputs, needed, strict=False)]
-        results = self.kernel.reference(self._inputs((*aliases, *inputs[self._differentiable :])))
-        if results is None:
-            return None
-        pairs = [(r, d) for r, d in zip(results, d_results, strict=False) if d is not None and r.requires_grad]
-        wanted = [alias for alias, need in zip(aliases, needed, strict=True) if need and alias is not None]
-        found: Iterator[Tensor | None] = iter([None] * len(wanted))
-        if pairs:
-            outputs, d_outputs = zip(*pairs, strict=True)
-            found = iter(torch.autograd.grad(outputs, wanted, d_outputs, create_graph=True, allow_unused=True))
-        return [next(found) if n and a is not None else None for a, n in zip(aliases, needed, strict=True)]
+        return gradients_by(lambda *given: reference(self._inputs((*given, *others))), inputs, d_results, needed)
+
+
+def transformed() -> bool:
+    """True inside a torch.func transform or forward-mode differentiation."""
+    functorch = torch._C._functorch.peek_interpreter_stack() is not None
+    return functorch or torch.autograd.forward_ad._current_level >= 0
+
+
+def gradients_by(
+    run: Callable[..., Sequence[Tensor] | None],
+    inputs: Sequence[Tensor | None],
+    d_results: Sequence[Tensor | None],
+    needed: Sequence[bool],
+) -> list[Tensor | None] | None:
+    """Gradients that can be differentiated again, of those of the first `inputs` that are `needed`.
+
+    `run` computes the results in plain torch, or returns None where it cannot.
+    """
+    # one input may depend on another: an alias gets only its own direct gradient
+    aliases = [t.view_as(t) if n and t is not None else t for t, n in zip(inputs, needed, strict=False)]
+    results = run(*aliases)
+    if results is None:
+        return None
+    pairs = [(r, d) for r, d in zip(results, d_results, strict=False) if d is not None and r.requires_grad]
+    wanted = [alias for alias, need in zip(aliases, needed, strict=True) if need and alias is not None]
+    found: Iterator[Tensor | None] = iter([None] * len(wanted))
+    if pairs:
+        outputs, d_outputs = zip(*pairs, strict=True)
+        found = iter(torch.autograd.grad(outputs, wanted, d_outputs, create_graph=True, allow_unused=True))
+    return [next(found) if n and a is not None else None for a, n in zip(aliases, needed, strict=True)]
 
 
 class _Eager(torch.autograd.Function):
@@ -192,26 +232,3 @@ def no_second_derivative(title: str) -> Callable[..., None]:
         )
 
     return refuse
-
-
-def differentiable_once(title: str, run: Callable[..., Sequence[Tensor]]) -> Callable[..., Sequence[Tensor]]:
-    """A backward pass that raises when it is differentiated."""
-
-    class Once(torch.autograd.Function):
-        @staticmethod
-        def forward(*inputs: Any) -> tuple[Tensor, ...]:
-            return tuple(run(*inputs))
-
-        @staticmethod
-        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-            pass
-
-        backward = staticmethod(no_second_derivative(title))
-
-    def call(*inputs: Any) -> Sequence[Tensor]:
-        if not torch.is_grad_enabled():
-            return run(*inputs)
-        found: tuple[Tensor, ...] = Once.apply(*inputs)  # type: ignore[no-untyped-call]  # torch's
-        return found
-
-    return call

@@ -17,7 +17,8 @@ from unrolled.models.decoders import ATTENDING, AttentiveDecoder, WriterSettings
 from unrolled.models.embedding import token_embedding
 from unrolled.models.encoder import EncoderOutput
 from unrolled.models.picture_encoder import BlockEncoder, MakeEncoder, PictureEncoder, PictureSettings
-from unrolled.models.recurrent_settings import RECURRENT, TRANSFORMER
+from unrolled.models.recurrent_settings import RECURRENT
+from unrolled.models.transformer_settings import NormFirst, PositionEncoding
 from unrolled.models.writer import TransformerWriter, Writer
 
 BASELINE_DECAY = 0.9  # decay of the moving baseline (Xu et al. 2015)
@@ -52,14 +53,8 @@ class CaptionerSettings(Section):
         256, ge=1, json_schema_extra=RECURRENT, description="Embedding size of tokens; a Transformer uses hidden_size."
     )
     tied: bool = Field(True, description="Share one matrix between input embeddings and output scores.")
-    positions: Literal["sinusoidal", "learned", "none"] = Field(
-        "sinusoidal", json_schema_extra=TRANSFORMER, description="transformer: encoding of positions."
-    )
-    norm_first: bool = Field(
-        True,
-        json_schema_extra=TRANSFORMER,
-        description="transformer: layer norm before each part of a block (pre-norm), not after it.",
-    )
+    positions: PositionEncoding = "sinusoidal"
+    norm_first: NormFirst = True
     encoder: PictureSettings = Field(PictureSettings(), description="Encoder of pictures.")
     decoder: CaptionDecoderSettings = Field(CaptionDecoderSettings(), description="Decoder of captions.")
 

@@ -14,7 +14,6 @@ from unrolled.models.bridge import Bridge, BridgeKind, StateShape
 from unrolled.models.encoder import Encoder, EncoderOutput
 from unrolled.models.recurrent_settings import (
     RECURRENT,
-    TRANSFORMER,
     RecurrentSettings,
     State,
     cell_options,
@@ -22,6 +21,7 @@ from unrolled.models.recurrent_settings import (
     state_from_torch,
     state_to_torch,
 )
+from unrolled.models.transformer_settings import Blocks, Feedforward
 from unrolled.nn.attention_decoder import AttentionDecoder, DecoderState
 from unrolled.nn.dropin import DropIn
 from unrolled.nn.dropout import Dropout
@@ -71,12 +71,8 @@ class WriterSettings(RecurrentSettings):
         json_schema_extra=RECURRENT,
         description="Initial state: the encoder's final one, mapped if shapes differ (linear: always); zero: zeros.",
     )
-    blocks: int = Field(
-        3, ge=1, json_schema_extra=TRANSFORMER, description="transformer: number of blocks, instead of num_layers."
-    )
-    feedforward: int = Field(
-        1024, ge=1, json_schema_extra=TRANSFORMER, description="transformer: width of the feed-forward layers."
-    )
+    blocks: Blocks = 3
+    feedforward: Feedforward = 1024
     bidirectional: bool = Field(False, description="Always false here: a decoder may not see what it has to write.")
 
     @field_validator("bidirectional")

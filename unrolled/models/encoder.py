@@ -14,7 +14,6 @@ from unrolled.kernels.lengths import real_steps
 from unrolled.models.bridge import StateShape
 from unrolled.models.recurrent_settings import (
     RECURRENT,
-    TRANSFORMER,
     Change,
     RecurrentSettings,
     State,
@@ -22,6 +21,7 @@ from unrolled.models.recurrent_settings import (
     state_from_torch,
     unchanged,
 )
+from unrolled.models.transformer_settings import Blocks, Feedforward, Heads
 from unrolled.nn.dropout import Dropout
 
 
@@ -34,13 +34,9 @@ class EncoderSettings(RecurrentSettings):
     reverse: bool = Field(
         False, json_schema_extra=only(kind="recurrent"), description="Reverse the source (Sutskever et al. 2014)."
     )
-    blocks: int = Field(
-        3, ge=1, json_schema_extra=TRANSFORMER, description="transformer: number of blocks, instead of num_layers."
-    )
-    heads: int = Field(4, ge=1, json_schema_extra=TRANSFORMER, description="transformer: heads of attention.")
-    feedforward: int = Field(
-        1024, ge=1, json_schema_extra=TRANSFORMER, description="transformer: width of the feed-forward layers."
-    )
+    blocks: Blocks = 3
+    heads: Heads = 4
+    feedforward: Feedforward = 1024
 
 
 class EncoderOutput(NamedTuple):

@@ -10,16 +10,15 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from unrolled.cells import Trace
-from unrolled.errors import UserError
 from unrolled.kernels.lengths import real_steps
 from unrolled.models.recurrent_settings import (
-    TRANSFORMER,
     RecurrentSettings,
     State,
     recurrent_layer,
     state_from_torch,
     state_to_torch,
 )
+from unrolled.models.transformer_settings import Feedforward, Heads, NormFirst, PositionEncoding, check_heads
 from unrolled.nn.dropin import DropIn
 from unrolled.nn.positions import Positions
 from unrolled.nn.transformer import TransformerEncoder, TransformerState
@@ -39,18 +38,10 @@ class EncoderLayerSettings(RecurrentSettings):
     bidirectional: bool = Field(
         True, description="Read in both directions; false: a step depends on the past alone, a Transformer is causal."
     )
-    heads: int = Field(4, ge=1, json_schema_extra=TRANSFORMER, description="transformer: heads of attention.")
-    feedforward: int = Field(
-        512, ge=1, json_schema_extra=TRANSFORMER, description="transformer: width of the feed-forward layers."
-    )
-    positions: Literal["sinusoidal", "learned", "none"] = Field(
-        "sinusoidal", json_schema_extra=TRANSFORMER, description="transformer: encoding of positions."
-    )
-    norm_first: bool = Field(
-        True,
-        json_schema_extra=TRANSFORMER,
-        description="transformer: layer norm before each part of a block (pre-norm), not after it.",
-    )
+    heads: Heads = 4
+    feedforward: Feedforward = 512
+    positions: PositionEncoding = "sinusoidal"
+    norm_first: NormFirst = True
 
     @property
     def width(self) -> int:
@@ -69,12 +60,7 @@ class TransformerLayers(nn.Module):
     def __init__(self, settings: EncoderLayerSettings, input_size: int, *, longest: int = LONGEST) -> None:
         super().__init__()
         width, heads = settings.hidden_size, settings.heads
-        if width % heads:
-            fitting = [number for number in (width // heads * heads, -(-width // heads) * heads) if number]
-            raise UserError(
-                f"model.hidden_size={width} is not divisible by model.heads={heads}.",
-                f"Use model.hidden_size={' or '.join(map(str, fitting))}.",
-            )
+        check_heads(width, heads)
         self.project = nn.Linear(input_size, width)
         self.positions = Positions(settings.positions, width, longest)
         self.dropout = nn.Dropout(settings.dropout)

@@ -26,6 +26,7 @@ from unrolled.models.recurrent_settings import (
     state_to_torch,
     unchanged,
 )
+from unrolled.models.transformer_settings import Feedforward
 from unrolled.models.windowed_transformer import WindowedTransformer
 from unrolled.nn.dropin import DropIn
 from unrolled.nn.front import DenseFront
@@ -40,9 +41,7 @@ class ForecasterSettings(EncoderLayerSettings):
     bidirectional: bool = Field(
         False, description="Read in both directions; only for data.horizon=0, where no row to come is predicted."
     )
-    feedforward: int = Field(
-        256, ge=1, json_schema_extra=TRANSFORMER, description="transformer: width of the feed-forward layers."
-    )
+    feedforward: Feedforward = 256
     category_size: int | None = Field(
         None,
         ge=1,
@@ -237,7 +236,7 @@ def calmed(x: Tensor) -> Tensor:
     tensor([ 0.5000, -3.0000,  7.6052])
     """
     size = x.abs()
-    reads = x.device.type == "cpu" and not torch.compiler.is_exporting()  # a GPU would wait for the answer
+    reads = x.device.type == "cpu" and not torch.compiler._is_exporting_flag  # a GPU would wait for the answer
     if reads and not bool((size > CALM).any()):  # as most rows are
         return x
     return torch.where(size <= CALM, x, x.sign() * (CALM + (size - CALM).clamp(min=0).log1p()))

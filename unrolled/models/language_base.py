@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from unrolled.config import but, only
 from unrolled.kernels.vocabulary.reference import wide
 from unrolled.models.recurrent_settings import RECURRENT, TRANSFORMER, RecurrentSettings
+from unrolled.models.transformer_settings import Blocks, NormFirst
 from unrolled.search import TokenModel, TokenStep
 
 LEAST_CONTEXT = 2  # a Transformer halves its window when it is full
@@ -54,9 +55,7 @@ class LanguageModelSettings(RecurrentSettings):
         json_schema_extra=only(kind="feedforward"),
         description="feedforward: embeddings concatenated, or averaged without order.",
     )
-    blocks: int = Field(
-        4, ge=1, json_schema_extra=TRANSFORMER, description="transformer: number of blocks, instead of num_layers."
-    )
+    blocks: Blocks = 4
     heads: int = Field(
         4, ge=1, json_schema_extra=TRANSFORMER, description="transformer: heads of attention; they divide hidden_size."
     )
@@ -71,11 +70,7 @@ class LanguageModelSettings(RecurrentSettings):
         json_schema_extra=TRANSFORMER,
         description="transformer: encoding of positions; the last four are for comparison.",
     )
-    norm_first: bool = Field(
-        True,
-        json_schema_extra=TRANSFORMER,
-        description="transformer: layer norm before each part of a block (pre-norm), not after it.",
-    )
+    norm_first: NormFirst = True
     activation: Literal["relu", "gelu"] = Field(
         "gelu", json_schema_extra=TRANSFORMER, description="transformer: activation of the feed-forward layers."
     )

@@ -18,6 +18,7 @@ from unrolled.errors import UserError
 from unrolled.models.embedding import token_embedding
 from unrolled.models.language_base import LEAST_CONTEXT, LanguageModel, LanguageModelSettings
 from unrolled.models.recurrent_settings import Change, unchanged
+from unrolled.models.transformer_settings import check_heads
 from unrolled.nn.positions import Positions
 from unrolled.nn.transformer import Kept, TransformerEncoder, TransformerState
 
@@ -54,12 +55,7 @@ class TransformerLM(LanguageModel):
         if self.context < LEAST_CONTEXT:
             raise UserError(f"model.context={self.context} is too short for a Transformer.", "Use 2 or more.")
         width, heads = settings.hidden_size, settings.heads
-        if width % heads:
-            fitting = [number for number in (width // heads * heads, -(-width // heads) * heads) if number]
-            raise UserError(
-                f"model.hidden_size={width} is not divisible by model.heads={heads}.",
-                f"Use model.hidden_size={' or '.join(map(str, fitting))}.",
-            )
+        check_heads(width, heads)
         self.embedding, self.scale = token_embedding(vocabulary_size, width), math.sqrt(width)
         self.positions = Positions(settings.positions, width, self.context)
         self.dropout = nn.Dropout(settings.dropout)

@@ -19,12 +19,12 @@ from unrolled.kernels.lengths import real_steps
 from unrolled.models.inputs import FrameInput, ScaledInput
 from unrolled.models.plane_encoder import PlaneEncoder
 from unrolled.models.recurrent_settings import (
-    TRANSFORMER,
     Change,
     RecurrentSettings,
     recurrent_layer,
     unchanged,
 )
+from unrolled.models.transformer_settings import Feedforward, Heads, NormFirst, PositionEncoding, check_heads
 from unrolled.nn.front import ConvolutionFront
 from unrolled.nn.positions import Positions
 from unrolled.nn.transformer import TransformerEncoder
@@ -75,18 +75,10 @@ class RecognizerSettings(RecurrentSettings):
         json_schema_extra=only(kind="mdlstm"),
         description="mdlstm: sweeps from the corners (Graves & Schmidhuber 2009) or the sides (Stollenga et al. 2015).",
     )
-    heads: int = Field(4, ge=1, json_schema_extra=TRANSFORMER, description="transformer: heads of attention.")
-    feedforward: int = Field(
-        768, ge=1, json_schema_extra=TRANSFORMER, description="transformer: width of the feed-forward layers."
-    )
-    positions: Literal["sinusoidal", "learned", "none"] = Field(
-        "sinusoidal", json_schema_extra=TRANSFORMER, description="transformer: encoding of positions."
-    )
-    norm_first: bool = Field(
-        True,
-        json_schema_extra=TRANSFORMER,
-        description="transformer: layer norm before each part of a block (pre-norm), not after it.",
-    )
+    heads: Heads = 4
+    feedforward: Feedforward = 768
+    positions: PositionEncoding = "sinusoidal"
+    norm_first: NormFirst = True
 
 
 def strides_of(settings: RecognizerSettings, kind: str) -> list[int]:
@@ -185,11 +177,7 @@ class Recognizer(nn.Module):
             self.plane = plane_encoder(settings, kind)
             self.scores = nn.Linear(self.plane.output_size, labels)
         elif settings.kind == "transformer":
-            if settings.hidden_size % settings.heads:
-                raise UserError(
-                    f"model.hidden_size={settings.hidden_size} is not divisible by model.heads={settings.heads}.",
-                    f"Use {settings.hidden_size // settings.heads * settings.heads or settings.heads}.",
-                )
+            check_heads(settings.hidden_size, settings.heads)
             self.project = nn.Linear(width, settings.hidden_size)
             self.positions = Positions(settings.positions, settings.hidden_size, max_length=8192)
             parts = (settings.heads, settings.num_layers, settings.feedforward, settings.dropout, settings.norm_first)

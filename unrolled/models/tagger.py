@@ -14,7 +14,8 @@ from unrolled.data import Batch
 from unrolled.models.encoder_layers import EncoderLayerSettings, LookedAt, encoder_layers, looked_at, step_of
 from unrolled.models.inputs import FrameInput, TokenInput, WordInput
 from unrolled.models.recurrent_settings import Change, unchanged
-from unrolled.nn.crf import CRF, log_partition_of_logs
+from unrolled.nn.crf import CRF
+from unrolled.nn.crf_partition import log_partition_of_logs
 
 Forbidden = tuple[Tensor, Tensor, Tensor]
 """Masks of transitions (K, K), first tags (K,) and last tags (K,) that are forbidden."""

@@ -10,6 +10,7 @@ from unrolled.config import Section, but, only
 from unrolled.models.decoders import DecoderSettings
 from unrolled.models.encoder import EncoderSettings
 from unrolled.models.recurrent_settings import RECURRENT, TRANSFORMER
+from unrolled.models.transformer_settings import NormFirst
 
 WITH_DECODER = only(kind=("recurrent", "transformer"))
 
@@ -49,11 +50,7 @@ class TranslatorSettings(Section):
         description="transformer: encoding of positions; the last four are for comparison. fraction is the encoder's: "
         "a decoder does not know how long its text will be, and takes sinusoidal.",
     )
-    norm_first: bool = Field(
-        True,
-        json_schema_extra=TRANSFORMER,
-        description="transformer: layer norm before each part of a block (pre-norm), not after it.",
-    )
+    norm_first: NormFirst = True
     encoder: EncoderSettings = Field(EncoderSettings(), description="Encoder of the source.")
     decoder: DecoderSettings = Field(
         DecoderSettings(), json_schema_extra=WITH_DECODER, description="Decoder of the target."

@@ -97,7 +97,7 @@ class WindowedTransformer(TransformerLayers):
         wanted = count[:, None] + torch.arange(steps, device=seen.device)  # (B, T)
         block = wanted // self.block
         first, number = block[:, :1], (steps + self.block - 2) // self.block + 1  # the most blocks that steps touch
-        if not torch.compiler.is_exporting():
+        if not torch.compiler._is_exporting_flag:
             number = int((block[:, -1] - block[:, 0]).max()) + 1
         starts = (first + torch.arange(number, device=seen.device) - 1).clamp(min=0) * self.block  # (B, K)
         inside = torch.arange(self.context, device=seen.device)

@@ -11,6 +11,7 @@ from unrolled.errors import UserError, unknown_name
 from unrolled.nn.attention import SCORES, Attention, MultiHeadAttention
 from unrolled.nn.attention_decoder import AttentionDecoder
 from unrolled.nn.ctc import ctc_align, ctc_loss, find_infeasible
+from unrolled.nn.from_keras import from_keras
 from unrolled.nn.handover import to_torch
 from unrolled.nn.init import INITS, initialize
 from unrolled.nn.layers import GRU, LSTM, RNN
@@ -18,6 +19,7 @@ from unrolled.nn.plane import MDLSTM
 from unrolled.nn.positions import POSITIONS, Positions
 from unrolled.nn.recurrent import Recurrent
 from unrolled.nn.stack import COMBINATIONS
+from unrolled.nn.state_files import TakenWeights, read_state, take_weights
 from unrolled.nn.transformer import TransformerDecoder, TransformerEncoder
 
 __all__ = [
@@ -35,13 +37,17 @@ __all__ = [
     "MultiHeadAttention",
     "Positions",
     "Recurrent",
+    "TakenWeights",
     "TransformerDecoder",
     "TransformerEncoder",
     "ctc_align",
     "ctc_loss",
     "find_infeasible",
+    "from_keras",
     "initialize",
     "layer",
+    "read_state",
+    "take_weights",
     "to_torch",
 ]
 

@@ -184,17 +184,20 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """`forward` of a projected query (B, N, T, d)."""
         steps, positions = query.shape[2], keys.shape[2]
-        # an exported graph takes both for any sizes
-        plain = causal and mask is None and not torch.compiler.is_exporting() and steps == positions
-        allowed = None if plain else _allowed(mask, causal, steps, positions, query.device)
+        dropout = self.dropout if self.training else 0.0
+        output: Tensor
+        if causal and mask is None and steps == positions:
+            seen = F.scaled_dot_product_attention(query, keys, values, None, dropout, is_causal=True)
+            output = self.out_proj(join_heads(seen))
+            return output
+        allowed = _allowed(mask, causal, steps, positions, query.device)
         empty = None if mask is None or allowed is None else ~allowed.any(dim=-1, keepdim=True)
         if empty is not None and allowed is not None:
             allowed = allowed | empty
-        dropout = self.dropout if self.training else 0.0
-        seen = F.scaled_dot_product_attention(query, keys, values, allowed, dropout, is_causal=plain)
+        seen = F.scaled_dot_product_attention(query, keys, values, allowed, dropout)
         if empty is not None:
             seen = seen.masked_fill(empty, 0.0)
-        output: Tensor = self.out_proj(join_heads(seen))
+        output = self.out_proj(join_heads(seen))
         return output
 
     def visible(

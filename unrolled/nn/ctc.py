@@ -63,6 +63,8 @@ def ctc_loss(
         log_probs = log_probs[None]
         targets = targets.reshape(1, -1) if isinstance(targets, Tensor) else [targets]  # type: ignore[list-item]
     _check_frames(log_probs, blank)
+    if torch.compiler.is_compiling() and log_probs.is_cuda:
+        targets, input_lengths, target_lengths = _on_device(log_probs, targets, input_lengths, target_lengths)
     given = (targets, input_lengths, target_lengths, blank)
     longest = _longest(log_probs, targets, target_lengths) if log_probs.is_cuda else 0
     engine = _choose(backend, log_probs, longest)
@@ -188,10 +190,60 @@ def _job(
     blank: int,
 ) -> CTCJob:
     batch, steps, labels = log_probs.shape
+    if torch.compiler.is_compiling():
+        return CTCJob(log_probs, *_unread(targets, input_lengths, target_lengths, batch, steps), blank)
     inputs = _input_lengths(input_lengths, batch, steps)
     flat, offsets, lengths = _flat_targets(targets, target_lengths, batch)
-    _check_labels(flat, offsets, labels, blank)
-    return CTCJob(log_probs, flat, offsets, inputs, lengths, blank)
+    job = CTCJob(log_probs, flat, offsets, inputs, lengths, blank)
+    reference.check_labels(job, labels)
+    return job
+
+
+def _unread(
+    targets: Tensor | Sequence[Sequence[int]],
+    input_lengths: Lengths | None,
+    target_lengths: Lengths | None,
+    batch: int,
+    steps: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Labels, offsets and both lengths without a look at their values: the operator checks them when it runs."""
+    inputs = torch.full((batch,), steps) if input_lengths is None else _shaped(input_lengths, batch, "input_lengths")
+    if not isinstance(targets, Tensor):
+        target_lengths = [len(row) for row in targets]
+        targets = torch.tensor([label for row in targets for label in row], dtype=torch.int64)
+    if targets.is_floating_point():
+        raise UserError(f"targets must be whole numbers, got {targets.dtype}.")
+    if target_lengths is None and targets.dim() != 2:
+        raise UserError("Concatenated targets need target_lengths.", "Give the length of each.")
+    if targets.dim() == 2 and len(targets) != batch:
+        raise UserError(f"targets of shape {tuple(targets.shape)} do not go with a batch of {batch}.")
+    wide = targets.shape[-1]
+    lengths = torch.full((batch,), wide) if target_lengths is None else _shaped(target_lengths, batch, "target_lengths")
+    offsets = torch.arange(batch) * wide if targets.dim() == 2 else lengths.cumsum(0) - lengths
+    return targets.to("cpu", torch.int64).reshape(-1), offsets, inputs, lengths
+
+
+def _on_device(
+    log_probs: Tensor,
+    targets: Tensor | Sequence[Sequence[int]],
+    input_lengths: Lengths | None,
+    target_lengths: Lengths | None,
+) -> tuple[Tensor | Sequence[Sequence[int]], Lengths | None, Lengths | None]:
+    """Targets and lengths on the GPU, where nothing is read back from them."""
+    batch, device = len(log_probs), log_probs.device
+    given = {"input_lengths": input_lengths, "target_lengths": target_lengths}
+    inputs, lengths = (None if v is None else _shaped(v, batch, name, device) for name, v in given.items())
+    return targets.to(device) if isinstance(targets, Tensor) else targets, inputs, lengths
+
+
+def _shaped(lengths: Lengths, batch: int, name: str, device: torch.device | str = "cpu") -> Tensor:
+    """Lengths of which only the shape is checked."""
+    found = torch.as_tensor(lengths).reshape(-1)
+    if found.is_floating_point():
+        raise UserError(f"{name} must be whole numbers from 0 up, got {found.dtype}.")
+    if len(found) != batch:
+        raise UserError(f"{name} has {len(found)} numbers for a batch of {batch}.")
+    return found.to(device, torch.int64)
 
 
 def _input_lengths(lengths: Lengths | None, batch: int, steps: int) -> Tensor:
@@ -204,17 +256,6 @@ def _input_lengths(lengths: Lengths | None, batch: int, steps: int) -> Tensor:
             f"input_lengths has {found.tolist()}, but there are {steps} frames.", f"Use lengths from 0 to {steps}."
         )
     return found
-
-
-def _check_labels(flat: Tensor, offsets: Tensor, labels: int, blank: int) -> None:
-    allowed = (flat >= 0) & (flat < labels) & (flat != blank)
-    if not bool(allowed.all()):
-        place = int((~allowed).nonzero()[0])
-        sample = int((offsets <= place).sum()) - 1
-        raise UserError(
-            f"The target of sample {sample} holds the label {int(flat[place])}.",
-            f"Labels go from 0 to {labels - 1}, without the blank {blank}.",
-        )
 
 
 def _flat_targets(
@@ -287,14 +328,14 @@ def _gpu_batch(
     device = log_probs.device
     longest = _longest(log_probs, targets, target_lengths)
     inputs = (
-        _gpu_lengths(input_lengths, batch, "input_lengths")
+        _shaped(input_lengths, batch, "input_lengths", device)
         if _on_gpu(input_lengths)
         else _input_lengths(input_lengths, batch, steps).to(device)
     )
     offsets: Tensor | None
     if not _on_gpu(targets):
         flat, offsets, lengths = _flat_targets(targets, target_lengths, batch)
-        _check_labels(flat, offsets, labels, blank)
+        reference.check_labels(CTCJob(log_probs, flat, offsets, lengths, lengths, blank), labels)
         rows, offsets, lengths = (one.to(device) for one in (flat, offsets, lengths))
     else:
         rows, lengths = targets, _gpu_target_lengths(targets, target_lengths, batch)
@@ -313,7 +354,7 @@ def _gpu_target_lengths(targets: Tensor, lengths: Lengths | None, batch: int) ->
     if lengths is None:
         return torch.full((batch,), targets.shape[1], device=targets.device)
     if _on_gpu(lengths):
-        return _gpu_lengths(lengths, batch, "target_lengths")
+        return _shaped(lengths, batch, "target_lengths", targets.device)
     found = _as_lengths(lengths, batch, "target_lengths")
     if targets.dim() == 2 and int(found.max()) > targets.shape[1]:
         raise UserError(
@@ -323,15 +364,6 @@ def _gpu_target_lengths(targets: Tensor, lengths: Lengths | None, batch: int) ->
     if targets.dim() == 1 and int(found.sum()) != len(targets):
         raise UserError(f"target_lengths add up to {int(found.sum())}, but there are {len(targets)} labels.")
     return found.to(targets.device)
-
-
-def _gpu_lengths(lengths: Tensor, batch: int, name: str) -> Tensor:
-    """Lengths on a GPU, of which only the shape is checked."""
-    if lengths.is_floating_point():
-        raise UserError(f"{name} must be whole numbers from 0 up, got {lengths.dtype}.")
-    if lengths.numel() != batch:
-        raise UserError(f"{name} has {lengths.numel()} numbers for a batch of {batch}.")
-    return lengths.reshape(-1).to(torch.int64)
 
 
 def _gpu_align(frames: Tensor, labels: Tensor, blank: int) -> tuple[float, list[int]]:

@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from unrolled.cells import AnyCell, CellOf, GRUCell, LSTMCell, RNNCell, State, Trace
 from unrolled.errors import UserError
-from unrolled.kernels import Choice, check_engine, choose
+from unrolled.kernels import Choice, ScanJob, check_engine, choose
 from unrolled.kernels.lengths import check_lengths
 from unrolled.kernels.recurrence import torch_engine
 from unrolled.nn.checks import (
@@ -25,6 +25,7 @@ from unrolled.nn.checks import (
     check_resets,
     check_steps,
 )
+from unrolled.nn.compiling import let_compiler_trace
 from unrolled.nn.handover import Scriptable, handed_over, unusual
 from unrolled.nn.init import fill_default, initialize
 from unrolled.nn.stack import (
@@ -165,10 +166,12 @@ class DropIn(Scriptable, nn.RNNBase):
                 return done
         call = self._open(input, hx, lengths, resets)
         layers = self._runs(call)
-        if self._torch_runs_all(layers, call):
+        job = layers[0][0].job(call.x, call.lengths, call.resets)
+        engine = choose(job, self.backend).engine
+        if engine == "torch" and self._torch_can_run_all:
             with torch_engine.computable(call.x):
                 return self._torch_forward(call)
-        return self._close(call, self._stack(layers, call, self.backend))
+        return self._close(call, self._stack(layers, call, self.backend, (job, engine)))
 
     def trace(
         self,
@@ -184,8 +187,9 @@ class DropIn(Scriptable, nn.RNNBase):
         """
         call = self._open(input, hx, lengths, resets)
         layers = self._runs(call)
-        engine = choose(layers[0][0].job(call.x, call.lengths, call.resets), self.backend, traced=True).engine
-        stacked = self._stack(layers, call, engine, traced=True)
+        job = layers[0][0].job(call.x, call.lengths, call.resets)
+        engine = choose(job, self.backend, traced=True).engine
+        stacked = self._stack(layers, call, engine, (job, engine), traced=True)
         output, state = self._close(call, stacked)
         return Trace(output, state, stacked.scans, traced_cells(layers), engine)
 
@@ -333,9 +337,16 @@ class DropIn(Scriptable, nn.RNNBase):
         assert isinstance(cell, self.cell_class)
         return cell
 
-    def _stack(self, layers: list[list[DirectionRun]], call: _Call, backend: str, traced: bool = False) -> Stacked:
+    def _stack(
+        self,
+        layers: list[list[DirectionRun]],
+        call: _Call,
+        backend: str,
+        first: tuple[ScanJob, str],
+        traced: bool = False,
+    ) -> Stacked:
         dropout = self.dropout if self.training else 0.0
-        return run_stack(layers, call.x, call.lengths, call.resets, dropout, backend, traced=traced)
+        return run_stack(layers, call.x, call.lengths, call.resets, dropout, backend, first=first, traced=traced)
 
     def _close(self, call: _Call, stacked: Stacked) -> Any:
         """Output and final state in torch's layout."""
@@ -357,13 +368,11 @@ class DropIn(Scriptable, nn.RNNBase):
         final = tuple(s.squeeze(1) for s in final) if call.unbatched else final
         return final if len(final) > 1 else final[0]
 
-    def _torch_runs_all(self, layers: list[list[DirectionRun]], call: _Call) -> bool:
-        """True if torch.nn computes this call from end to end."""
-        if self.backend not in ("auto", "torch"):
-            return False
-        if self.combine != "last" or (self.training and (self.dropconnect or any(self.variational_dropout))):
-            return False
-        return choose(layers[0][0].job(call.x, call.lengths, call.resets), self.backend).engine == "torch"
+    @property
+    def _torch_can_run_all(self) -> bool:
+        """True if torch.nn's own layers, one after another, compute what this layer does."""
+        masked = self.training and (self.dropconnect or any(self.variational_dropout))
+        return self.combine == "last" and not masked
 
     def torch_forward(self, input: Any, hx: Any = None) -> Any:
         """torch.nn's own `forward`, whatever the engine."""
@@ -400,3 +409,6 @@ def _pack_like(packed: PackedSequence, output: Tensor, lengths: Tensor | None) -
         lengths = lengths.index_select(0, packed.sorted_indices.cpu())
     data = pack_padded_sequence(output, lengths, batch_first=True).data
     return PackedSequence(data, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices)
+
+
+let_compiler_trace(DropIn)

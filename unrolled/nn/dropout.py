@@ -13,13 +13,14 @@ LEVELS = 1 << 16
 def keep_mask(p: float, like: Tensor, *shape: int) -> Tensor:
     """Zeros with probability p, and 1 / (1 - p) otherwise, in the dtype and on the device of `like`.
 
-    On a CPU p is rounded to one of 65,536 levels, and the other value is adjusted so that the mean is one.
+    On a CPU p is rounded to one of 65,536 levels, and the other value is adjusted so that the mean is one. Under
+    torch.compile, which has random numbers of its own, the same seed gives other masks.
 
     >>> mask = keep_mask(0.25, torch.zeros(()), 1000, 8)
     >>> sorted(set(mask.flatten().tolist()))
     [0.0, 1.3333333730697632]
     """
-    if like.device.type != "cpu":
+    if like.device.type != "cpu" or torch.compiler.is_compiling():
         return torch.empty(shape, dtype=like.dtype, device=like.device).bernoulli_(1 - p).div_(1 - p)
     dropped = min(max(round(p * LEVELS), 1 if p > 0 else 0), LEVELS - 1 if p < 1 else LEVELS)
     if dropped == LEVELS:

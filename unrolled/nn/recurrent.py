@@ -141,8 +141,9 @@ class Recurrent(nn.Module):
         """Runs the layer and keeps every state and gate: see `Trace`."""
         x, lengths, resets = self._checked(x, lengths, resets)
         layers = self._runs(x, state)
-        engine = choose(layers[0][0].job(x, lengths, resets), self.backend, traced=True).engine
-        stacked = run_stack(layers, x, lengths, resets, self._dropout, engine, traced=True)
+        job = layers[0][0].job(x, lengths, resets)
+        engine = choose(job, self.backend, traced=True).engine
+        stacked = run_stack(layers, x, lengths, resets, self._dropout, engine, first=(job, engine), traced=True)
         return Trace(*self._close(stacked), stacked.scans, traced_cells(layers), engine)
 
     def backend_for(

@@ -55,22 +55,27 @@ def run_stack(
     dropout: float,
     backend: str,
     *,
+    first: tuple[ScanJob, str] | None = None,
     traced: bool = False,
 ) -> Stacked:
-    """x (B, T, D) through all layers; `dropout` acts between them (0 when not training)."""
+    """x (B, T, D) through all layers; `dropout` acts between them (0 when not training).
+
+    `first` is the first run's job and its engine, if they are there already.
+    """
     outputs: list[Tensor] = []
     states: dict[str, State] = {}
     scans: dict[str, ScanTrace] = {}
     for depth, layer in enumerate(layers):
         if depth > 0:
             x = _time_first_dropout(outputs[-1], dropout)
-        jobs = [run.job(x, lengths, resets) for run in layer]
+        begun, engine = first if first is not None and depth == 0 else (None, None)
+        jobs = [run.job(x, lengths, resets) if begun is None or i else begun for i, run in enumerate(layer)]
         if traced:
-            found = [run_job_traced(job, backend) for job in jobs]
+            found = [run_job_traced(job, backend, None if i else engine) for i, job in enumerate(jobs)]
             scans |= {run.name: trace for run, (_, _, trace) in zip(layer, found, strict=True)}
             results = [(output, state) for output, state, _ in found]
         else:
-            results = run_jobs(jobs, backend)
+            results = run_jobs(jobs, backend, engine)
         states |= {run.name: state for run, (_, state) in zip(layer, results, strict=True)}
         directions = [output for output, _ in results]
         outputs.append(directions[0] if len(directions) == 1 else torch.cat(directions, dim=-1))

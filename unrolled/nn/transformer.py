@@ -76,17 +76,17 @@ class TransformerLayer(nn.Module):
     ) -> _Pass:
         """x (B, T, D) through the layer; `past` are the keys and values of the steps before x."""
         own = cross = None
-        kept: Kept
+        kept: Kept | None = None
 
         def itself(x: Tensor) -> Tensor:
             nonlocal own, kept
-            query, *new = self.self_attn.project_all(x)  # one product for all three
-            kept = new[0], new[1]
+            query, keys, values = self.self_attn.project_all(x)  # one product for all three
             if past is not None:
-                kept = torch.cat([past[0], new[0]], dim=2), torch.cat([past[1], new[1]], dim=2)
+                keys, values = torch.cat([past[0], keys], dim=2), torch.cat([past[1], values], dim=2)
+            kept = keys, values
             if not visible:
-                return self.self_attn.attend(query, *kept, mask, causal)
-            x, own = self.self_attn.visible(x, *kept, mask, causal)
+                return self.self_attn.attend(query, keys, values, mask, causal)
+            x, own = self.self_attn.visible(x, keys, values, mask, causal)
             return x
 
         def to_memory(x: Tensor) -> Tensor:
@@ -103,6 +103,7 @@ class TransformerLayer(nn.Module):
         if self.cross:
             x = self._residual(x, to_memory, self.norm2)
         x = self._residual(x, self._feed_forward, self.norm3 if self.cross else self.norm2)
+        assert kept is not None
         return _Pass(x, kept, own, cross)
 
     def _residual(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], norm: nn.LayerNorm) -> Tensor:

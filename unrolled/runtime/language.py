@@ -12,7 +12,7 @@ from unrolled.errors import UserError
 from unrolled.runtime.graph import Graphs, State
 from unrolled.runtime.manifest import Manifest
 from unrolled.runtime.readers import RuntimeNetwork
-from unrolled.runtime.settings import Settings
+from unrolled.runtime.settings import StoredSettings
 from unrolled.search import TokenStep
 from unrolled.search.arrays import NUMPY
 
@@ -20,7 +20,7 @@ Ids = NDArray[np.int64]
 Scores = NDArray[np.float32]
 
 
-def language_model(graphs: Graphs, manifest: Manifest, config: Settings, assets: Any) -> RuntimeLanguageModel:
+def language_model(graphs: Graphs, manifest: Manifest, config: StoredSettings, assets: Any) -> RuntimeLanguageModel:
     """The language model of a manifest."""
     kind = WindowedLanguageModel if manifest.entry("context") is not None else RuntimeLanguageModel
     return kind(graphs, manifest, config, assets)

@@ -13,7 +13,7 @@ from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.runtime.graph import Graphs, onnxruntime
 from unrolled.runtime.manifest import Manifest, read_manifest
-from unrolled.runtime.settings import Settings, file_changes
+from unrolled.runtime.settings import StoredSettings, file_changes
 from unrolled.tasks.options import TaskOptions, options_of
 
 
@@ -119,7 +119,7 @@ class RuntimeModel:
     """An exported model: its graphs, task, config, vocabularies and scores."""
 
     task: RuntimeTask
-    config: Settings
+    config: StoredSettings
     assets: Any
     network: Any
     scores: dict[str, float] = field(default_factory=dict)
@@ -184,7 +184,7 @@ def load(path: str | Path) -> RuntimeModel:
     onnxruntime()  # missing ones are told before anything is read
     home, graphs = HOMES[manifest.task], Graphs(folder, manifest)
     graphs.check(home.graphs)
-    config, assets = Settings(manifest.config), found(home.assets)(manifest.assets)
+    config, assets = StoredSettings(manifest.config), found(home.assets)(manifest.assets)
     if manifest.task == "recognize":
         assets = found("runtime.signals:with_graph")(assets, graphs)
     network = found(home.network)(graphs, manifest, config, assets)

@@ -12,7 +12,7 @@ from unrolled.data import Batch
 from unrolled.runtime.crf import Transitions
 from unrolled.runtime.graph import Graph, Graphs
 from unrolled.runtime.manifest import Manifest
-from unrolled.runtime.settings import Settings
+from unrolled.runtime.settings import StoredSettings
 from unrolled.search.arrays import NUMPY
 
 Scores = NDArray[np.float32]
@@ -28,7 +28,7 @@ class RuntimeNetwork:
 
     arrays = NUMPY
 
-    def __init__(self, graphs: Graphs, manifest: Manifest, config: Settings, assets: Any) -> None:
+    def __init__(self, graphs: Graphs, manifest: Manifest, config: StoredSettings, assets: Any) -> None:
         self.graphs, self.manifest, self.config, self.assets = graphs, manifest, config, assets
 
     def eval(self) -> Any:
@@ -55,7 +55,7 @@ class RuntimeClassifier(RuntimeNetwork):
 class RuntimeTagger(RuntimeNetwork):
     """Scores of the tags at each step of a batch, (B, T, K), and the tags that they mean."""
 
-    def __init__(self, graphs: Graphs, manifest: Manifest, config: Settings, assets: Any) -> None:
+    def __init__(self, graphs: Graphs, manifest: Manifest, config: StoredSettings, assets: Any) -> None:
         super().__init__(graphs, manifest, config, assets)
         self.causal = not config.model.bidirectional
         self.crf: Transitions | None = None

@@ -9,10 +9,10 @@ from unrolled.errors import UserError
 from unrolled.runtime.manifest import AGAIN
 
 
-class Settings:
+class StoredSettings:
     """A section of a config: its keys are attributes.
 
-    >>> Settings({"data": {"text_column": None}}).data.text_column is None
+    >>> StoredSettings({"data": {"text_column": None}}).data.text_column is None
     True
     """
 
@@ -26,15 +26,15 @@ class Settings:
         if name not in values:
             raise UserError(f"The config in the manifest is damaged: it has no key {name!r}.", AGAIN)
         value = values[name]
-        return Settings(value) if isinstance(value, Mapping) else value
+        return StoredSettings(value) if isinstance(value, Mapping) else value
 
-    def changed(self, changes: Mapping[str, Any]) -> Settings:
+    def changed(self, changes: Mapping[str, Any]) -> StoredSettings:
         """The same with other values of keys such as data.text_column."""
         values = {name: dict(one) if isinstance(one, Mapping) else one for name, one in self._values.items()}
         for key, value in changes.items():
             section, _, name = key.partition(".")
             values[section][name] = value
-        return Settings(values)
+        return StoredSettings(values)
 
 
 def file_changes(given: Mapping[str, Any] | Sequence[str] | None, known: Sequence[str]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from unrolled.errors import UserError
 from unrolled.runtime.graph import Graph, Graphs, State
 from unrolled.runtime.manifest import AGAIN, Manifest
 from unrolled.runtime.readers import RuntimeNetwork, fed
-from unrolled.runtime.settings import Settings
+from unrolled.runtime.settings import StoredSettings
 from unrolled.tasks.forecast.layout import layout_of, output_of
 from unrolled.tasks.recognize.features import InputReader
 from unrolled.tasks.recognize.labels import RecognizeAssets
@@ -25,7 +25,7 @@ Frames = NDArray[np.float32]
 class RuntimeForecaster(RuntimeNetwork):
     """Rows of numbers to estimates of those to come."""
 
-    def __init__(self, graphs: Graphs, manifest: Manifest, config: Settings, assets: Any) -> None:
+    def __init__(self, graphs: Graphs, manifest: Manifest, config: StoredSettings, assets: Any) -> None:
         super().__init__(graphs, manifest, config, assets)
         settings: Any = config.model
         self.causal = not settings.bidirectional
@@ -72,7 +72,7 @@ class RuntimeRows:
 class RuntimeRecognizer(RuntimeNetwork):
     """Frames to log-probabilities of labels."""
 
-    def __init__(self, graphs: Graphs, manifest: Manifest, config: Settings, assets: Any) -> None:
+    def __init__(self, graphs: Graphs, manifest: Manifest, config: StoredSettings, assets: Any) -> None:
         super().__init__(graphs, manifest, config, assets)
         self.causal = not config.model.bidirectional
         self.layer = graphs.get("step")  # none: there is no stream
@@ -118,9 +118,10 @@ class RuntimeReader(InputReader):
 
     graph: Graph
 
-    def _finished(self, base: NDArray[np.float32] | NDArray[np.uint8]) -> Frames:
+    def _finished(self, base: Any) -> Frames:
         """The frames as they are: the graph centres them and adds their slopes."""
-        return base.astype(np.float32, copy=False)
+        frames: Frames = base
+        return frames
 
     @property
     def mel(self) -> LogMel:

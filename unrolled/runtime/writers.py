@@ -46,10 +46,8 @@ class RuntimeWriter(RuntimeNetwork):
     def encode(self, batch: Batch) -> Memory:
         found, _ = self.graphs["encode"](fed(batch))
         step = self.step_graph
-        rows, zeros = len(batch.inputs), {}
-        if any(one.name not in found for one in step.entry.state):  # nothing was written yet: a cache is empty
-            zeros = dict(zip((one.name for one in step.entry.state), step.initial(rows), strict=True))
-        state = tuple(found[one.name] if one.name in found else zeros[one.name] for one in step.entry.state)
+        empty = step.initial(len(batch.inputs))  # where the encoder gives no state, nothing was written yet
+        state = tuple(found.get(one.name, zeros) for one, zeros in zip(step.entry.state, empty, strict=True))
         mask = None
         if batch.lengths is not None:
             mask = np.arange(batch.inputs.shape[1]) < batch.lengths[:, None]

@@ -120,7 +120,7 @@ class NumpyArrays:
         return np.nonzero(mask)[0]
 
     def counted(self, places: Array, chosen: Array, width: int) -> Array:
-        """How often each of `width` places is among those chosen, (B, width)."""
+        """The number of times that each of `width` places is among those chosen, (B, width)."""
         counts = np.zeros((len(places), width), dtype=np.int64)
         np.add.at(counts, (np.arange(len(places))[:, None], places), chosen)
         return counts

@@ -1,4 +1,4 @@
-"""Limits of an output: its length, its beginning, forbidden tokens, scorers. All token searches share them."""
+"""Limits of all searches: of an output of tokens, of a search over frames, and the checks of a beam that both share."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from unrolled.errors import UserError
+from unrolled.errors import UserError, unknown_name
 from unrolled.search.arrays import Array, arrays_of
+from unrolled.search.lexicon.weights import WordWeights
 from unrolled.search.scorers.repeats import NoRepeats
 from unrolled.search.scorers.scorer import Scorer
 from unrolled.search.tokens.token_model import is_whole
+
+MERGES = ("sum", "max")
+USUAL_MARGIN = 10.0  # nats; docs/decode.md has what it costs on real posteriors: nothing
+CLOSED_MARGIN, OPEN_MARGIN = 30.0, 10.0  # nats
 
 
 @dataclass(frozen=True)
@@ -94,6 +99,70 @@ class Limits:
         named.append(("forbidden", list(self.forbidden)))
         for name, tokens in named + [(f"prefixes[{row}]", list(one)) for row, one in enumerate(self.prefixes or ())]:
             check_tokens(name, tokens, vocabulary)
+
+
+@dataclass(frozen=True)
+class SearchOptions(WordWeights):
+    """Scores are natural logarithms; a sentence's is
+
+    log p(frames | labels) + lm_weight · log p(words) + word_bonus · number of words
+    + unknown_penalty · number of words that are not in the lexicon
+    """
+
+    beam: int = 100  # most hypotheses after each frame
+    per_node: int | None = None  # most of them at one place of the tree
+    margin: float | None = None  # most nats below the best; none: see `usual_margin`, and inf for n-best lists
+    merge: str = "max"  # of paths that come together the best counts, or their "sum"
+    recombine: bool | None = None  # whether histories the model cannot tell apart come together; none: for 1-best only
+
+    def __post_init__(self) -> None:
+        check_beam(self.margin, per_node=self.per_node, beam=self.beam)
+        if self.merge not in MERGES:
+            raise unknown_name("merge", self.merge, MERGES)
+        super().__post_init__()
+
+    @property
+    def usual_margin(self) -> float:
+        """The margin for the best reading with a lexicon: as much as one word can add or cost at once.
+
+        Where there are no words but those of the lexicon, a word that is missing has to be read as another, which is
+        far below the best for a while. docs/decode.md has what it costs.
+        """
+        least = CLOSED_MARGIN if self.unknown_penalty is None else OPEN_MARGIN
+        return least * max(1.0, self.lm_weight) + abs(self.word_bonus) + abs(self.unknown_penalty or 0.0)
+
+    def recombines(self, n_best: int) -> bool:
+        return n_best == 1 and self.merge == "max" if self.recombine is None else self.recombine
+
+
+def margin_for(margin: float | None, n_best: int, usual: float = USUAL_MARGIN) -> float:
+    """The margin of a search over frames for `n_best` readings: the given one, or the default.
+
+    An n-best list has none by default: what is far below the best belongs to it, too.
+
+    >>> margin_for(None, 1), margin_for(None, 5), margin_for(3.0, 5)
+    (10.0, inf, 3.0)
+    """
+    if margin is not None:
+        return margin
+    return usual if n_best == 1 else math.inf
+
+
+def check_beam(margin: float | None, *, per_node: int | None = None, **counts: int) -> None:
+    """Refuses limits of a beam that no search has; `counts` are its size and others, as the search calls them."""
+    for name, value in counts.items():
+        if not is_whole(value) or value < 1:
+            raise UserError(f"{name}={value!r} is not a whole number from 1 up.", "Use 1.")
+    if per_node is not None and (not is_whole(per_node) or per_node < 1):
+        raise UserError(f"per_node={per_node!r} is not a whole number from 1 up.", "Use None for no limit.")
+    if margin is not None and not margin >= 0:
+        raise UserError(f"margin={margin!r} is not a number from 0 up.", "Use math.inf for no limit.")
+
+
+def check_n_best(n_best: int, size: int) -> None:
+    """Refuses to give more outputs than the search keeps."""
+    if n_best > size:
+        raise UserError(f"n_best={n_best} is more than the beam's size={size}.", f"Use a beam of {n_best}.")
 
 
 def check_tokens(name: str, tokens: Sequence[int], vocabulary: int) -> None:

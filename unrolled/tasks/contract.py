@@ -14,6 +14,7 @@ from torch import nn
 from unrolled.config import Section, apply
 from unrolled.data import Batch
 from unrolled.data.batching.shapes import Padding
+from unrolled.hub import Usage
 from unrolled.model import Model
 from unrolled.models.weights import copy_weights
 from unrolled.tasks.options import TaskOptions
@@ -77,6 +78,10 @@ class Description:
     def remarks(self, model: Model) -> list[str]:
         """Notes about a trained model, for the end of a run and `unrolled info`."""
         return []
+
+    def usage(self, model: Model) -> Usage:
+        """The task's part of a model card: what the model does, how to use it, and its limits."""
+        return Usage(f"A model of the task `{model.task.name}`, which is not one of unrolled's own.")
 
     def statistics(self, config: Any, data: Data, assets: Any) -> Mapping[str, Any]:
         """Facts about the data, for `unrolled check`."""

@@ -6,7 +6,7 @@ import csv
 import io
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -197,12 +197,12 @@ class PictureRunner(Runner):
         raise NotImplementedError
 
 
-def ranked_lines(answer: Any) -> str:
-    """The text of an answer; of an n-best list, a line for each with its rank and score."""
+def ranked_lines(answer: Any, read: Callable[[Any], str] = lambda one: one.text) -> str:
+    """An answer as `read` gives it; of an n-best list, a line for each with its rank and score."""
     if not answer.others:
-        return f"{answer.text}\n"
+        return f"{read(answer)}\n"
     ranked = enumerate((answer, *answer.others), 1)
-    return "".join(f"{rank}\t{one.score:.4f}\t{one.text}\n" for rank, one in ranked)
+    return "".join(f"{rank}\t{one.score:.4f}\t{read(one)}\n" for rank, one in ranked)
 
 
 def plain_scores(scores: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from PIL import Image
 
 from tests.faults.fuzz.agreement import agree, both
 from tests.faults.fuzz.file_bytes import npy, npz, parquet
+from tests.faults.fuzz.weight_files import keras_file, run_keras, safetensors_file, take, torch_file
 from tests.fitting import fitting
 from tests.see.models import KINDS, facts_of, input_of, waves, write_files
 from tests.tasks.recognition import RATE, frames, marks, tone
@@ -183,6 +184,10 @@ def _table_targets(data: Path) -> Iterator[Target]:
     yield Target("train-classify-npz", "zip", ".npz", labelled, _reads("classify"))
     labelled = npz(frames=np.ones((8, 2), np.float32), labels=np.array(["a", "b"] * 4), lengths=np.array([3, 5]))
     yield Target("train-tag-npz", "zip", ".npz", labelled, _reads("tag"))
+    steps = b"session,x,y,label\n" + b"".join(
+        b"%d,%d.5,-%d,%s\n" % (i // 3, i, i, b"ab"[i % 2 : i % 2 + 1]) for i in range(9)
+    )
+    yield Target("train-tag-csv", "text", ".csv", steps, _reads("tag"))
     yield Target("train-translate-tsv", "text", ".tsv", pairs, _reads("translate"))
     both = "".join(
         json.dumps(dict(zip(("source", "target"), r.split("\t"), strict=True))) + "\n"
@@ -379,6 +384,9 @@ def _other_targets(folder: Path, data: Path) -> Iterator[Target]:
     yield Target("config-toml", "toml", ".toml", config, lambda path: api.configure(path))
     recipe = config + b'[recipe]\ntrain = "x"\nmetric = "accuracy"\npublished = 1.0\n'
     yield Target("recipe-toml", "toml", ".toml", recipe, lambda path: read_recipe(read_toml(path)))
+    yield Target("weights-torch", "zip", ".pt", torch_file(), take)
+    yield Target("weights-safetensors", "binary", ".safetensors", safetensors_file(), take)
+    yield Target("weights-keras", "zip", ".keras", keras_file(), run_keras)
     yield from _cache_targets(folder, data)
 
 

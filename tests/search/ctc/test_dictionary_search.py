@@ -39,13 +39,14 @@ def pairs(spellings: dict[str, list[str]]) -> list[tuple[str, str]]:
     return [(word, spelling) for word, several in spellings.items() for spelling in several]
 
 
+@pytest.mark.parametrize("share_ends", [False, True])
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("merge", ["max", "sum"])
 @pytest.mark.parametrize("separator", [None, "|"])
 @pytest.mark.parametrize("unknown_penalty", [None, -1.5])
 @pytest.mark.parametrize("with_lm", [False, True])
 def test_scores_every_sentence(
-    backend: str, merge: str, separator: str | None, unknown_penalty: float | None, with_lm: bool
+    share_ends: bool, backend: str, merge: str, separator: str | None, unknown_penalty: float | None, with_lm: bool
 ) -> None:
     lm = trained(TEXT, 3, backend) if with_lm else None
     labels = LABELS if separator else LABELS[:3]
@@ -55,7 +56,7 @@ def test_scores_every_sentence(
     expected = truth.best(log_probs)
     decoder = Decoder(
         labels,
-        Lexicon(SPELLINGS, labels),
+        Lexicon(SPELLINGS, labels, share_ends=share_ends),
         lm,
         separator=separator,
         merge=merge,
@@ -80,7 +81,7 @@ def test_scores_every_sentence(
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_native_equals_plain(data: st.DataObject) -> None:
-    """Under every limit, to the bit: words, times and scores."""
+    """Under every limit, to the bit, with the tree and the automaton: words, times, scores, and the order of ties."""
     torch.manual_seed(data.draw(st.integers(0, 2**32)))
     labels = list("-abc|")
     letters = st.text("abc", min_size=1, max_size=4)
@@ -93,6 +94,8 @@ def test_native_equals_plain(data: st.DataObject) -> None:
         )
     )
     log_probs = log_probs_of(data.draw(st.integers(0, 20)), 5, scale=data.draw(st.sampled_from([0.0, 1.0, 4.0])))
+    if data.draw(st.booleans()):  # many exact ties
+        log_probs = log_probs.round().log_softmax(-1)
     if data.draw(st.booleans()):
         log_probs[torch.rand(log_probs.shape) < 0.1] = -torch.inf
         log_probs = log_probs.log_softmax(-1).nan_to_num(nan=-math.log(5))
@@ -111,23 +114,47 @@ def test_native_equals_plain(data: st.DataObject) -> None:
         "merge": data.draw(st.sampled_from(["max", "sum"])),
         "recombine": data.draw(st.sampled_from([None, True, False])),
         "look_ahead": data.draw(st.booleans()),
-        "lm_weight": data.draw(st.sampled_from([0.0, 0.5, 2.0])),
-        "word_bonus": data.draw(st.sampled_from([-1.0, 0.0, 1.5])),
+        "lm_weight": data.draw(st.sampled_from([0.0, 0.5, 0.7, 2.0])),
+        "word_bonus": data.draw(st.sampled_from([-1.0, 0.0, 0.3, 1.5])),
         "unknown_penalty": data.draw(st.sampled_from([None, -3.0, 0.5])),
         "separator": data.draw(st.sampled_from([None, "|"])),
     }
     n_best = data.draw(st.integers(1, 5))
-    lexicon = Lexicon(words, labels)
-    native = Decoder(labels, lexicon, lm, backend="native", **options).decode(log_probs, n_best)  # type: ignore[arg-type]
-    plain = Decoder(labels, lexicon, lm, backend="reference", **options).decode(log_probs, n_best)  # type: ignore[arg-type]
-    automaton = Lexicon(words, labels, share_ends=True)
-    shared = Decoder(labels, automaton, lm, backend="reference", **options).decode(log_probs, n_best)  # type: ignore[arg-type]
-    assert shared == plain
-    assert [one.words for one in native] == [one.words for one in plain]
-    assert [one.labels for one in native] == [one.labels for one in plain]
-    assert [one.spans for one in native] == [one.spans for one in plain]
-    assert [one.complete for one in native] == [one.complete for one in plain]
-    assert [one.score for one in native] == pytest.approx([one.score for one in plain], abs=1e-9)
+    tree, *others = (
+        Decoder(labels, Lexicon(words, labels, share_ends=shared), lm, backend=backend, **options).decode(  # type: ignore[arg-type]
+            log_probs, n_best
+        )
+        for backend in ("reference", "native")
+        for shared in (False, True)
+    )
+    for other in others:
+        assert other == tree
+
+
+@native_only
+def test_the_automaton_is_smaller_and_finds_every_word() -> None:
+    """Stems with the same endings, each word under a beam of one path: the word is found from the path alone."""
+    stems = ["".join(letters) for letters in itertools.product("ab", repeat=5)]
+    words = [stem + end for stem in stems for end in ("", "c", "ca", "cab", "d")]
+    labels = list("-abcd")
+    tree, automaton = (Lexicon(words, labels, share_ends=shared) for shared in (False, True))
+    assert automaton._native_graph.size() == automaton.graph.size
+    assert tree._native_graph.size() == tree.graph.size
+    assert automaton._native_graph.bytes() < tree._native_graph.bytes() / 2
+    lm = trained([" ".join(words)] * 2, 2)
+    decoder = Decoder(labels, automaton, lm, lm_weight=0.1)
+    for word in words:
+        path = [number for letter in word for number in (labels.index(letter), 0)]
+        assert decoder.decode(torch.eye(5)[path].mul(20).log_softmax(-1))[0].text == word
+
+
+def test_equal_homophones_come_in_the_order_of_the_lexicon() -> None:
+    frames = torch.zeros(1, 4).log_softmax(-1)
+    for names in itertools.permutations(["one", "won", "wun"]):
+        lexicon = Lexicon({name: ["a"] for name in names}, LABELS)
+        for backend in BACKENDS:
+            found = Decoder(LABELS, lexicon, per_node=2, word_bonus=1.0, backend=backend).decode(frames, n_best=3)
+            assert [one.text for one in found] == [*names[:2], ""]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -30,7 +30,7 @@ def test_a_zero_gram_is_a_word_bonus(weight: float, merge: str) -> None:
     options.labels, options.separator, options.beam = 4, 3, 500
     options.sum, options.recombine, options.lm_weight = merge == "sum", False, weight
     uniform.search = _native.DictionarySearch(
-        _native.make_dictionary(lexicon._native_tree, model, lexicon.words), options
+        _native.make_dictionary(lexicon._native_graph, model, lexicon.words), options
     )
     uniform.feed(frames)
     found, known = uniform.best(9), expected.decode(frames, n_best=9)

@@ -124,6 +124,22 @@ def test_a_wide_beam_finds_what_enumeration_finds(trial: int) -> None:
     assert [one.score for one in scored] == pytest.approx([expected[t][0] for t in ranked[:5]], abs=1e-4)
 
 
+@pytest.mark.parametrize("trial", range(20))
+def test_the_readings_of_an_output_are_all_that_there_are(trial: int) -> None:
+    """Words that sound alike, and words cut elsewhere: the best five readings of every output."""
+    sentences, tree, automaton = settings(trial)
+    for tokens in every_output(sentences, Markov(torch.randn(5, 5, 5))):
+        text = "".join(LETTERS[token] for token in tokens)
+        expected = sorted((sentences.score(words), words) for words in set(sentences.parses(text)))[::-1]
+        for scorer in (tree, automaton):
+            found = scorer.parser.readings(tokens, lambda ids: "".join(LETTERS[i] for i in ids), 5)
+            assert [one.score for one in found] == pytest.approx([score for score, _ in expected[:5]], abs=1e-9)
+            words = [tuple((word.text, word.known) for word in one.words) for one in found]
+            assert len(set(words)) == len(words)
+            scores = {words: score for score, words in expected}
+            assert [scores[one] for one in words] == pytest.approx([one.score for one in found], abs=1e-9)
+
+
 @pytest.mark.parametrize("trial", range(24))
 def test_the_bound_is_one(trial: int) -> None:
     """No output scores more than the bound of any of its beginnings."""

@@ -68,7 +68,7 @@ def model(chunks: Path, tmp_path_factory: pytest.TempPathFactory) -> Model:
 
 def small(file: Path, folder: Path, **changes: Any) -> Model:
     keys = {key.replace("__", "."): value for key, value in changes.items()}
-    facts = {"inputs": "frames" if file.suffix == ".npz" else "text"}
+    facts = {"inputs": "frames" if file.suffix in (".npz", ".csv") else "text"}
     settings = fitting("tag", {**SMALL, "train.max_steps": 3, **keys}, **facts)
     return api.train("tag", train=file, out=folder, set=settings, quiet=True)
 

@@ -15,6 +15,7 @@ import unrolled
 from tests.tasks.tag.conftest import network_of, run, small
 from tests.tolerances import assert_close
 from unrolled import Model, UserError
+from unrolled.data.readers.tagged.frame_tables import FrameColumns
 from unrolled.data.readers.tagged.frames import read_tagged_frames
 from unrolled.metrics.spans import overlap_f1, runs_of, spans_of
 from unrolled.models.inputs import FrameInput
@@ -126,7 +127,9 @@ def test_every_form_of_a_file_holds_the_same(data: Path, tmp_path: Path) -> None
     names = sorted(CENTRES)
     numbers = np.array([names.index(label) for label in given["labels"]])
     np.savez(tmp_path / "numbers.npz", frames=given["frames"], labels=numbers, lengths=given["lengths"])
-    assert read_tagged_frames(tmp_path / "numbers.npz", names)[0].tags == expected[0].tags
+    assert (
+        read_tagged_frames(tmp_path / "numbers.npz", FrameColumns(tag_names=tuple(names)))[0].tags == expected[0].tags
+    )
 
 
 @pytest.mark.filterwarnings("ignore::unrolled.errors.Note")

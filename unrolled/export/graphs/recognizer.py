@@ -110,5 +110,5 @@ class Spectrogram(nn.Module):
         real, imaginary = (frames @ self.cosines).chunk(2, dim=1)
         energies = (real.square() + imaginary.square()) @ self.filters
         bands = energies.clamp(min=FLOOR).log()
-        found: Tensor = with_deltas(bands - bands.mean(dim=0) if self.center else bands, self.deltas)
-        return found
+        features: Tensor = with_deltas(bands - bands.mean(dim=0) if self.center else bands, self.deltas)
+        return features

@@ -12,7 +12,8 @@ from unrolled.cells import BuiltIn, LSTMCell, LuongCell, Score, VisualCell
 from unrolled.kernels.attention import native_ops as ops
 from unrolled.kernels.attention.attention_job import Attended, AttentionJob
 from unrolled.kernels.native_core import ISA, NARROW
-from unrolled.kernels.recurrence.native import AUTOCAST, in_float32, transformed
+from unrolled.kernels.native_operator import transformed
+from unrolled.kernels.recurrence.native import AUTOCAST, in_float32
 from unrolled.kernels.recurrence.native_cells import kind_of, refuses_cell
 
 DESCRIPTION = f"C++ on a CPU, {ISA} kernels; float32; RNN, LSTM and GRU without layer norm"

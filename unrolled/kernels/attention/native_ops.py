@@ -18,6 +18,8 @@ from torch import Tensor
 import unrolled.kernels._native as _native
 from unrolled.cells import Score
 from unrolled.cells.attending import join_heads, split_heads
+from unrolled.kernels.attention import second_order
+from unrolled.kernels.lengths import check_lengths
 from unrolled.kernels.native_buffers import (
     Allocate,
     Sections,
@@ -287,6 +289,12 @@ def _fake_gradient(inputs: DecoderInputs, name: str) -> Tensor:
     return inputs.gates_x.new_empty(getattr(inputs, name).shape)
 
 
+def _check(inputs: DecoderInputs) -> None:
+    if inputs.lengths is not None:
+        batch, steps, _ = inputs.gates_x.shape
+        check_lengths(inputs.lengths, batch, steps, inputs.gates_x.device)
+
+
 attention = NativeOperator(
     Kernel(
         "attention",
@@ -299,6 +307,8 @@ attention = NativeOperator(
         fake=_fake,
         fake_gradient=_fake_gradient,
         reads=("output", "weights"),
+        reference=second_order.run_reference,
+        check=_check,
     )
 )
 

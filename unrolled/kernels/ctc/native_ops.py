@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import unrolled.kernels._native as _native
+from unrolled.kernels.ctc import reference
 from unrolled.kernels.ctc.reference import CTCJob
 from unrolled.kernels.native_buffers import Allocate, empty, set_addresses
 from unrolled.kernels.native_operator import Kernel, NativeOperator
@@ -43,7 +44,7 @@ def _backward(inputs: CTCJob, kept: CTCResults, d: CTCResults, needed: Sequence[
 
 def _fake(inputs: CTCJob, save: bool) -> CTCResults:
     like = inputs.log_probs
-    return CTCResults(like.new_empty(len(like)), like.new_empty(like.shape if save else 0))
+    return CTCResults(like.new_empty(like.shape[0]), like.new_empty(like.shape if save else 0))
 
 
 ctc = NativeOperator(
@@ -57,5 +58,7 @@ ctc = NativeOperator(
         backward=_backward,
         fake=_fake,
         fake_gradient=lambda inputs, name: inputs.log_probs.new_empty(inputs.log_probs.shape),
+        reference=lambda inputs: (reference.losses(inputs).float(),),
+        check=reference.check_values,
     )
 )

@@ -59,6 +59,35 @@ def losses(job: CTCJob) -> Tensor:
     return torch.where(total < NEVER / 2, torch.inf, -total)
 
 
+def check_values(job: CTCJob) -> None:
+    """Check lengths and labels, which the kernels trust."""
+    (_, steps, labels), frames, lengths = job.log_probs.shape, job.input_lengths, job.target_lengths
+    if bool(((frames < 0) | (frames > steps)).any()):
+        raise UserError(
+            f"input_lengths has {frames.tolist()}, but there are {steps} frames.", f"Use lengths from 0 to {steps}."
+        )
+    if bool((lengths < 0).any()) or bool((job.offsets + lengths > len(job.targets)).any()):
+        raise UserError(f"target_lengths {lengths.tolist()} do not go with {len(job.targets)} labels in all.")
+    check_labels(job, labels)
+
+
+def check_labels(job: CTCJob, labels: int) -> None:
+    """Check that targets hold labels, and no blank."""
+    longest = int(job.target_lengths.max()) if len(job.target_lengths) else 0
+    if longest == 0:
+        return
+    steps = torch.arange(longest)
+    places = (job.offsets[:, None] + steps).clamp(max=len(job.targets) - 1)  # (B, L)
+    found = job.targets[places]
+    wrong = ((found < 0) | (found >= labels) | (found == job.blank)) & (steps < job.target_lengths[:, None])
+    if bool(wrong.any()):
+        sample, place = wrong.nonzero()[0].tolist()
+        raise UserError(
+            f"The target of sample {sample} holds the label {int(found[sample, place])}.",
+            f"Labels go from 0 to {labels - 1}, without the blank {job.blank}.",
+        )
+
+
 def occupancy(job: CTCJob) -> Tensor:
     """The probability of each state at each frame of the first sequence, (T, 2L + 1)."""
     log_probs = job.log_probs[0]

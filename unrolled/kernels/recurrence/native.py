@@ -12,6 +12,7 @@ from torch import Tensor
 
 from unrolled.cells import BuiltIn, LSTMCell, ScanTrace, State
 from unrolled.kernels import native_core as core
+from unrolled.kernels.native_operator import transformed
 from unrolled.kernels.recurrence import native_ops as ops
 from unrolled.kernels.recurrence import torch_engine
 from unrolled.kernels.recurrence.native_cells import kind_of, refuses_cell
@@ -59,12 +60,6 @@ def refuses(job: ScanJob) -> str | None:
     return None
 
 
-def transformed() -> bool:
-    """True inside a torch.func transform or forward-mode differentiation."""
-    functorch = torch._C._functorch.peek_interpreter_stack() is not None
-    return functorch or torch.autograd.forward_ad._current_level >= 0
-
-
 def outdone(job: ScanJob) -> str | None:
     """The reason why torch is faster for the job, or None.
 
@@ -78,7 +73,9 @@ def outdone(job: ScanJob) -> str | None:
     if torch_engine.refuses(job) is not None:
         return None
     if torch.compiler._is_exporting_flag:  # is_exporting() is also True inside torch.compile of torch 2.11
-        return "an exported program uses torch's own operators"
+        return _outdone_in_export(job)
+    if torch.compiler.is_compiling():
+        return None  # torch's layers become a loop over time, compiled again for each length
     if torch.is_autocast_enabled("cpu") and job.lengths is None:
         return "torch is faster in autocast's precision"
     if core.ISA == "plain" and platform.machine() in ("x86_64", "AMD64"):
@@ -95,6 +92,18 @@ def outdone(job: ScanJob) -> str | None:
 
 
 _LONG, _WIDE, _STEPS = 20, 128, 5
+
+
+def _outdone_in_export(job: ScanJob) -> str | None:
+    """The reason why an exported program should hold torch's own operators, or None.
+
+    They need no import of this package, but fix the number of steps, and have no lengths.
+    """
+    from torch.fx.experimental.symbolic_shapes import has_static_value
+
+    if not has_static_value(job.x.shape[1]) or job.lengths is not None:
+        return None
+    return "an exported program uses torch's own operators"
 
 
 def _tensors(job: ScanJob) -> Iterator[Tensor]:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 import unrolled.kernels._native as _native
+from unrolled.kernels.lengths import check_lengths
 from unrolled.kernels.native_buffers import (
     Allocate,
     Sections,
@@ -267,6 +268,11 @@ def _fake_sequences(x: Tensor, width: int) -> Tensor:
     return x.new_empty(batch, steps, width)
 
 
+def _check(inputs: RecurrenceInputs) -> None:
+    if inputs.lengths is not None:
+        check_lengths(inputs.lengths, inputs.x.shape[0], inputs.x.shape[1], inputs.x.device)
+
+
 recurrence = NativeOperator(
     Kernel(
         "recurrence",
@@ -279,5 +285,6 @@ recurrence = NativeOperator(
         fake=_fake,
         fake_gradient=_fake_gradient,
         reference=lambda inputs: None if inputs.probe_h is not None else second_order.run_reference(inputs),
+        check=_check,
     )
 )

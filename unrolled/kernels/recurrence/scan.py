@@ -12,7 +12,7 @@ from unrolled.cells import AnyCell, ScanTrace, State
 from unrolled.errors import UserError
 from unrolled.kernels.engine_choice import NO_COMPILER, NOT_BUILT, Choice, choose_of, known_engine
 from unrolled.kernels.lengths import real_steps
-from unrolled.kernels.recurrence import reference, torch_engine
+from unrolled.kernels.recurrence import onnx_node, reference, torch_engine
 from unrolled.kernels.recurrence.cuda import engine as cuda
 from unrolled.kernels.recurrence.scan_job import Keep, ScanJob
 
@@ -37,6 +37,9 @@ def check_engine(backend: str) -> str:
 
 def choose(job: ScanJob, backend: str = "auto", *, traced: bool = False) -> Choice:
     """The engine that will run the job; raises if the named engine cannot. A traced run needs one with gates."""
+    if not traced and onnx_node.wanted(backend):
+        onnx_node.check(job)
+        return Choice(onnx_node.NAME, "an ONNX export records nodes")
     return choose_of(ENGINES, job, backend, traced=traced)
 
 
@@ -90,21 +93,29 @@ def scan_traced(
 
 def run_job(job: ScanJob, backend: str = "auto") -> tuple[Tensor, State]:
     """Outputs and final state of a job, on the chosen engine."""
-    output, state = ENGINES[choose(job, backend).engine].run(job)
+    return _run(choose(job, backend).engine, job)
+
+
+def _run(engine: str, job: ScanJob) -> tuple[Tensor, State]:
+    module = onnx_node if engine == onnx_node.NAME else ENGINES[engine]
+    output, state = module.run(job)
     return output, state
 
 
-def run_jobs(jobs: Sequence[ScanJob], backend: str = "auto") -> list[tuple[Tensor, State]]:
-    """`run_job` for several independent jobs; the cuda engine runs them concurrently."""
-    engines = [choose(job, backend).engine for job in jobs]
+def run_jobs(jobs: Sequence[ScanJob], backend: str = "auto", first: str | None = None) -> list[tuple[Tensor, State]]:
+    """`run_job` for several independent jobs; the cuda engine runs them concurrently.
+
+    `first` is the engine of the first one, if it is chosen already.
+    """
+    engines = [first or choose(jobs[0], backend).engine, *(choose(job, backend).engine for job in jobs[1:])]
     if len(jobs) > 1 and set(engines) == {"cuda"} and not torch.compiler.is_compiling():
         return cuda.run_together(jobs)
-    return [ENGINES[engine].run(job) for engine, job in zip(engines, jobs, strict=True)]
+    return [_run(engine, job) for engine, job in zip(engines, jobs, strict=True)]
 
 
-def run_job_traced(job: ScanJob, backend: str = "auto") -> tuple[Tensor, State, ScanTrace]:
-    """`run_job` with a trace, on an engine that returns gates."""
-    output, state, trace = ENGINES[choose(job, backend, traced=True).engine].run_traced(job)
+def run_job_traced(job: ScanJob, backend: str = "auto", chosen: str | None = None) -> tuple[Tensor, State, ScanTrace]:
+    """`run_job` with a trace, on an engine that returns gates: the `chosen` one, or the one to choose."""
+    output, state, trace = ENGINES[chosen or choose(job, backend, traced=True).engine].run_traced(job)
     return output, state, trace
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+
+from unrolled.kernels.native_operator import gradients_by
 
 IGNORED = -100  # a target that is not scored, as in torch
 MOST_SCORES = 2**25  # of a chunk: 128 MB in float32
@@ -63,16 +66,33 @@ class _Chunked(torch.autograd.Function):
             if d_weight is not None:
                 d_weight += rounded.t() @ narrow[part]
         ctx.gradients = d_x, d_weight, d_bias
+        ctx.save_for_backward(x, weight, bias, targets)
+        ctx.settings = smoothing, dtype
         ctx.dtypes = x.dtype, weight.dtype, None if bias is None else bias.dtype
         return total
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, d_loss: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():  # create_graph=True: all scores at once
+            *inputs, targets = ctx.saved_tensors
+            run = partial(_at_once, targets=targets, smoothing=ctx.settings[0], dtype=ctx.settings[1])
+            gradients = gradients_by(run, inputs, [d_loss], ctx.needs_input_grad[:3])
+            assert gradients is not None
+            return (*gradients, None, None, None)
         found = zip(ctx.gradients, ctx.dtypes, strict=True)
         scaled = [None if one is None else (one * d_loss).to(dtype) for one, dtype in found]
         ctx.gradients = None
         return (*scaled, None, None, None)
+
+
+def _at_once(
+    x: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float, dtype: torch.dtype
+) -> tuple[Tensor]:
+    """The loss in plain torch; any order of derivative."""
+    scores = F.linear(x.to(dtype), weight.to(dtype)).float()
+    scores = scores if bias is None else scores + bias
+    options: dict[str, Any] = {"ignore_index": IGNORED, "reduction": "sum"}
+    return (F.cross_entropy(scores, targets, label_smoothing=smoothing, **options),)
 
 
 def _losses(scores: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,7 +13,8 @@ import unrolled.kernels._native as _native
 from unrolled.errors import UserError
 from unrolled.kernels.native_buffers import Allocate, Lease, address, empty
 from unrolled.kernels.native_core import NARROW
-from unrolled.kernels.native_operator import differentiable_once
+from unrolled.kernels.native_operator import Kernel, NativeOperator
+from unrolled.kernels.vocabulary import reference
 
 __all__ = ["NARROW", "linear_cross_entropy", "narrow_score_rows", "score_rows", "top_scores"]
 
@@ -34,9 +37,12 @@ def top_scores(scores: Tensor, count: int, blocked: Tensor | None, normalised: b
     return values if normalised else values - totals[:, None], tokens
 
 
-def score_rows(x: Tensor, weight: Tensor, bias: Tensor | None, allocate: Allocate = empty) -> Tensor:
-    """x Wᵀ + b (N, V), its rows aligned; `allocate` returns a flat float32 buffer."""
-    scores = _aligned_rows(len(x), len(weight), x.dtype, allocate)
+def score_rows(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """x Wᵀ + b (N, V) in float32, its rows aligned."""
+    return _write_scores(x, weight, bias, _aligned_rows(len(x), len(weight)))
+
+
+def _write_scores(x: Tensor, weight: Tensor, bias: Tensor | None, scores: Tensor) -> Tensor:
     if bias is None:
         return torch.mm(x, weight.t(), out=scores)
     return torch.addmm(bias, x, weight.t(), out=scores)
@@ -56,71 +62,130 @@ def narrow_score_rows(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return scores
 
 
-def _aligned_rows(rows: int, size: int, kind: torch.dtype = torch.float32, allocate: Allocate = empty) -> Tensor:
-    wide = -(-size // ALIGNED) * ALIGNED
-    return allocate(rows * wide * kind.itemsize // torch.float32.itemsize).view(kind).view(rows, wide)[:, :size]
+def _aligned_rows(rows: int, size: int) -> Tensor:
+    return empty(rows, -(-size // ALIGNED) * ALIGNED)[:, :size]
 
 
-class _LinearCrossEntropy(torch.autograd.Function):
-    """The forward pass replaces the scores by their gradient; the backward pass multiplies it."""
+class LinearInputs(NamedTuple):
+    """A linear layer and its targets; `narrow`: products are in bfloat16."""
 
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float) -> Tensor:
-        narrow = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
-        kind = torch.bfloat16 if narrow else torch.float32
-        x, weight, bias = x.to(kind), weight.to(kind), None if bias is None else bias.to(kind)
-        gradient = any(ctx.needs_input_grad)
-        with torch.autocast("cpu", enabled=False):
-            ctx.lease = Lease()
-            scores = score_rows(x, weight, bias, ctx.lease.allocate)
-        losses, of_bias = empty(len(x)), empty(len(weight) if ctx.needs_input_grad[2] else 0)
-        targets = targets.contiguous()
-        job = _native.CrossEntropyJob()
-        job.rows, job.size, job.scores, job.row_stride = len(x), len(weight), scores.data_ptr(), scores.stride(0)
-        job.narrow, job.gradient, job.smoothing = narrow, gradient, smoothing
-        job.targets, job.losses, job.column_sums = targets.data_ptr(), losses.data_ptr(), of_bias.data_ptr()
-        job.run(torch.get_num_threads())
-        if gradient:
-            ctx.kept = scores, of_bias  # not visible to callers
-            ctx.save_for_backward(x, weight)
-        return losses.sum()
+    x: Tensor  # (N, F)
+    weight: Tensor  # (V, F)
+    bias: Tensor | None
+    targets: Tensor  # (N,)
+    smoothing: float
+    narrow: bool
 
-    @staticmethod
-    def backward(ctx: Any, d_loss: Tensor) -> tuple[Tensor | None, ...]:
-        needed = ctx.needs_input_grad[:3]
-        found = _products(*ctx.kept, *ctx.saved_tensors, d_loss, needed)
-        return *(one if need else None for one, need in zip(found, needed, strict=True)), None, None
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.bfloat16 if self.narrow else torch.float32
 
 
-def _gradients(
-    d_scores: Tensor, of_bias: Tensor, x: Tensor, weight: Tensor, d_loss: Tensor, needed: tuple[bool, bool, bool]
-) -> list[Tensor]:
-    """The gradients of x, weight and bias; an empty tensor if not needed."""
-    share, found = float(d_loss), [empty(0)] * 3
+class LinearResults(NamedTuple):
+    """The summed loss; the gradients of all scores, with respect to it, and of the bias."""
+
+    loss: Tensor
+    saved: Tensor
+
+
+def _row_size(inputs: LinearInputs) -> int:
+    """The width of aligned rows of scores."""
+    return -(-inputs.weight.shape[0] // ALIGNED) * ALIGNED
+
+
+def _saved_size(inputs: LinearInputs) -> int:
+    """The number of float32 numbers that hold the scores, and those of the bias."""
+    scores: int = inputs.x.shape[0] * _row_size(inputs) * inputs.dtype.itemsize // torch.float32.itemsize
+    return scores + inputs.weight.shape[0]  # len() of a tensor would fix its size in a compiled graph
+
+
+def _saved_parts(inputs: LinearInputs, saved: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores (N, V), or their gradients, and the gradient of the bias (V,)."""
+    size = _row_size(inputs)
+    scores = saved[: -len(inputs.weight)].view(inputs.dtype).view(-1, size)[:, : len(inputs.weight)]
+    return scores, saved[-len(inputs.weight) :]
+
+
+def _forward(inputs: LinearInputs, allocate: Allocate | None) -> LinearResults:
+    """The loss; if it is saved, the scores are replaced by their gradient."""
+    lease, kind = Lease(), inputs.dtype  # without gradients the scores are needed only here
+    saved = (allocate or lease.allocate)(_saved_size(inputs))
+    scores, of_bias = _saved_parts(inputs, saved)
+    x, weight, bias = (None if part is None else part.to(kind) for part in inputs[:3])
+    assert x is not None
+    assert weight is not None
+    with torch.autocast("cpu", enabled=False):
+        _write_scores(x, weight, bias, scores)
+    losses, targets = empty(len(x)), inputs.targets.contiguous()
+    job = _native.CrossEntropyJob()
+    job.rows, job.size, job.scores, job.row_stride = len(x), len(weight), scores.data_ptr(), scores.stride(0)
+    job.narrow, job.gradient, job.smoothing = inputs.narrow, allocate is not None, inputs.smoothing
+    sums = of_bias if allocate is not None and bias is not None else empty(0)  # an empty tensor has no address
+    job.targets, job.losses, job.column_sums = targets.data_ptr(), losses.data_ptr(), sums.data_ptr()
+    job.run(torch.get_num_threads())
+    return LinearResults(losses.sum(), empty(0) if allocate is None else saved)
+
+
+def _backward(inputs: LinearInputs, kept: LinearResults, d: LinearResults, needed: Sequence[bool]) -> dict[str, Tensor]:
+    d_scores, of_bias = _saved_parts(inputs, kept.saved)
+    share, found, kind = float(d.loss), {}, inputs.dtype
     with torch.autocast("cpu", enabled=False):
         if needed[0]:
-            found[0] = _scaled_product(d_scores, weight, share)
+            found["x"] = _scaled_product(d_scores, inputs.weight.to(kind), share)
         if needed[1]:
-            found[1] = _scaled_product(d_scores.t(), x, share)
-        if needed[2]:
-            found[2] = of_bias * share
-    return found
+            found["weight"] = _scaled_product(d_scores.t(), inputs.x.to(kind), share)
+        if needed[2] and inputs.bias is not None:
+            found["bias"] = of_bias * share
+    return {name: gradient.to(getattr(inputs, name).dtype) for name, gradient in found.items()}
 
 
 def _scaled_product(a: Tensor, b: Tensor, share: float) -> Tensor:
-    return torch.addmm(a.new_empty(1), a, b, beta=0, alpha=share).float()
+    return torch.addmm(a.new_empty(1), a, b, beta=0, alpha=share)
 
 
-_products = differentiable_once("The native engine", _gradients)
+def _check(inputs: LinearInputs) -> None:
+    lowest, highest = inputs.targets.aminmax()
+    if lowest < 0 or highest >= len(inputs.weight):
+        raise UserError(
+            f"Targets go from {int(lowest)} to {int(highest)}, with {len(inputs.weight)} scores.",
+            f"Use targets from 0 to {len(inputs.weight) - 1}.",
+        )
+
+
+def _reference(inputs: LinearInputs) -> tuple[Tensor]:
+    x, weight, bias = (None if part is None else part.to(inputs.dtype) for part in inputs[:3])
+    assert x is not None
+    assert weight is not None
+    with torch.autocast("cpu", enabled=False):
+        return (reference.linear_cross_entropy(x, weight, bias, inputs.targets, inputs.smoothing),)
+
+
+def _fake(inputs: LinearInputs, save: bool) -> LinearResults:
+    new = partial(inputs.x.new_empty, dtype=torch.float32)
+    return LinearResults(new(()), new(_saved_size(inputs) if save else 0))
+
+
+linear_operator = NativeOperator(
+    Kernel(
+        "linear_cross_entropy",
+        "The native engine",
+        LinearInputs,
+        LinearResults,
+        differentiable="bias",
+        forward=_forward,
+        backward=_backward,
+        fake=_fake,
+        fake_gradient=lambda inputs, name: getattr(inputs, name).new_empty(getattr(inputs, name).shape),
+        reference=_reference,
+        check=_check,
+    )
+)
 
 
 def linear_cross_entropy(x: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float) -> Tensor:
     """See `unrolled.kernels.vocabulary.scores.linear_cross_entropy`."""
-    lowest, highest = targets.aminmax()
-    if lowest < 0 or highest >= len(weight):
-        raise UserError(
-            f"Targets go from {int(lowest)} to {int(highest)}, with {len(weight)} scores.",
-            f"Use targets from 0 to {len(weight) - 1}.",
-        )
-    loss: Tensor = _LinearCrossEntropy.apply(x, weight, bias, targets, smoothing)  # type: ignore[no-untyped-call]
-    return loss
+    narrow = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
+    inputs = LinearInputs(x, weight, bias, targets, smoothing, narrow)
+    if not torch.compiler.is_compiling():
+        _check(inputs)
+    return linear_operator(inputs).loss

@@ -21,7 +21,7 @@ def top_scores(
     >>> tokens, values.exp()
     (tensor([[2, 1]]), tensor([[0.4000, 0.1000]]))
     """
-    if _native(scores) and scores.dtype == torch.float32:
+    if _native(scores) and scores.dtype == torch.float32 and not torch.compiler.is_compiling():
         from unrolled.kernels.vocabulary import native_ops as vocabulary_ops
 
         return vocabulary_ops.top_scores(scores, count, blocked, normalised)
@@ -36,7 +36,7 @@ def linear_scores(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     >>> linear_scores(torch.ones(1, 2), torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), None)
     tensor([[ 3.,  7., 11.]])
     """
-    if _native(x) and _native(weight) and not torch.is_grad_enabled():
+    if _native(x) and _native(weight) and not torch.is_grad_enabled() and not torch.compiler.is_compiling():
         from unrolled.kernels.vocabulary import native_ops as vocabulary_ops
 
         if not _autocast():
@@ -59,7 +59,7 @@ def linear_cross_entropy(
     >>> torch.allclose(loss, 2 * torch.tensor(4.0).log())
     True
     """
-    if _native(x) and _native(weight) and len(x) and not torch.compiler.is_compiling():
+    if _native(x) and _native(weight) and x.shape[0]:
         from unrolled.kernels.vocabulary import native_ops as vocabulary_ops
 
         return vocabulary_ops.linear_cross_entropy(x, weight, bias, targets, smoothing)

@@ -19,10 +19,10 @@ from unrolled.search.ctc.decoded import Decoded, Word
 from unrolled.search.ctc.dictionary_search import UNKNOWN, DictionarySearch, WordPath
 from unrolled.search.ctc.label_scores import LabelScores
 from unrolled.search.ctc.label_text import are_symbols, label_text, words_between
-from unrolled.search.ctc.options import SearchOptions
 from unrolled.search.ctc.posteriors import as_log_probs
-from unrolled.search.ctc.prefix_beam import check_blank, check_limits, choose_backend, margin_for, prefix_search
+from unrolled.search.ctc.prefix_beam import check_blank, choose_backend, prefix_search
 from unrolled.search.lexicon import Lexicon, WordModel
+from unrolled.search.limits import SearchOptions, check_beam, margin_for
 from unrolled.search.ngram import NGram
 from unrolled.search.scorers.scorer import Scorer
 
@@ -68,8 +68,7 @@ class Decoder:
                 raise UnknownOption("Decoder", name, OPTIONS)
         self.labels = list(labels)
         self.options = SearchOptions(**options)
-        shares_ends = isinstance(lexicon, Lexicon) and lexicon.share_ends
-        self.scorers, self.backend = tuple(scorers), choose_backend(backend, scorers, lm, shares_ends=shares_ends)
+        self.scorers, self.backend = tuple(scorers), choose_backend(backend, scorers, lm)
         self.doubles = blank == NO_BLANK and NO_BLANK not in self.labels
         self.blank = self._blank(blank)
         self.separator = None if separator is None else self._column("separator", separator)
@@ -152,7 +151,7 @@ class Decoder:
             self._frames(row, kind, "posteriors" if len(rows) == 1 else f"posteriors[{i}]")
             for i, row in enumerate(rows)
         ]
-        check_limits(self.options.beam, n_best, self.options.margin)
+        check_beam(self.options.margin, beam=self.options.beam, n_best=n_best)
         chosen = self.lexicon if lexicon is None else self._checked_lexicon(lexicon)
         if chosen is None:
             with ThreadPoolExecutor(threads()) as pool:  # the search itself runs without the GIL

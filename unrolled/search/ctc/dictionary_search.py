@@ -1,8 +1,12 @@
 """Dictionary search in plain Python: the reference, and the search that takes scorers.
 
 native/search/dictionary_search.cpp is the same search. Hypotheses with the same future share a slot: the same place in
-the prefix tree, and the same state of the language model (or, where sentences are told apart, the same words so far). A
+the lexicon, and the same state of the language model (or, where sentences are told apart, the same words so far). A
 slot has two scores, as in prefix search: of paths that end in a blank, and of paths that end in the place's label.
+
+Both searches add the same numbers in the same order, so that exact ties are ties in both. Slots with equal totals are
+ranked by the time at which their best paths came in the frame: first slots that stay, then moves, slots in their order,
+labels in their order, words of a spelling in the order of the lexicon. Of equal paths the first is kept.
 """
 
 from __future__ import annotations
@@ -13,9 +17,9 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from unrolled.search.ctc.label_scores import LabelScores
-from unrolled.search.ctc.options import SearchOptions
 from unrolled.search.ctc.prefix_beam import merged
 from unrolled.search.lexicon import UNKNOWN_WORD, Lexicon, LookAhead, SpellingPlace, WordModel
+from unrolled.search.limits import SearchOptions
 
 NEVER = -math.inf
 UNKNOWN = -2  # the number of a word that is not in the lexicon

@@ -102,6 +102,7 @@ def decoder_from_files(
     blank: str | None = None,
     separator: str | None = "auto",
     skip_unspellable: bool = False,
+    share_ends: bool = False,
     **options: Any,
 ) -> Decoder:
     """The decoder of these files; labels may be read already.
@@ -115,7 +116,9 @@ def decoder_from_files(
     column: int | str = NO_BLANK
     if blank != NO_BLANK or NO_BLANK in names:
         column = chosen_blank(names, posteriors, always_say=True) if blank is None else blank_column(names, blank)
-    words = None if lexicon is None else Lexicon.read(lexicon, names, skip_unspellable=skip_unspellable)
+    words = None
+    if lexicon is not None:
+        words = Lexicon.read(lexicon, names, skip_unspellable=skip_unspellable, share_ends=share_ends)
     if separator == "auto":
         free = (name for name in SEPARATORS if words and name in names and not words.uses(names.index(name)))
         separator = next(free, None)

@@ -16,12 +16,11 @@ from unrolled.kernels.native_module import NATIVE
 from unrolled.search.ctc.decoded import Decoded
 from unrolled.search.ctc.label_scores import LabelScores
 from unrolled.search.ctc.posteriors import as_log_probs
+from unrolled.search.limits import MERGES, check_beam, margin_for
 from unrolled.search.ngram import NGram
 from unrolled.search.scorers.scorer import Scorer
 
-MERGES = ("sum", "max")
 BACKENDS = ("auto", "native", "reference")
-USUAL_MARGIN = 10.0  # nats; docs/decode.md has what it costs on real posteriors: nothing
 
 
 def best_path(posteriors: Any, blank: int = 0, kind: str = "log_probs") -> Decoded:
@@ -70,7 +69,7 @@ def prefix_search(
     """
     log_probs = as_log_probs(posteriors, kind)
     check_blank(blank, log_probs.shape[1])
-    check_limits(beam, n_best, margin)
+    check_beam(margin, beam=beam, n_best=n_best)
     limit = margin_for(margin, n_best)
     if merge not in MERGES:
         raise unknown_name("merge", merge, MERGES)
@@ -159,15 +158,11 @@ def merged(a: float, b: float, add: bool) -> float:
     return most + math.log1p(math.exp(least - most))
 
 
-def choose_backend(
-    backend: str, scorers: Sequence[Scorer] = (), lm: object = None, *, shares_ends: bool = False
-) -> str:
-    """The engine of a search: scorers and models written in Python, and shared word ends, need the Python search."""
+def choose_backend(backend: str, scorers: Sequence[Scorer] = (), lm: object = None) -> str:
+    """The engine of a search: scorers and language models written in Python need the Python search."""
     if backend not in BACKENDS:
         raise unknown_name("backend", backend, BACKENDS)
     python = "Scorers run" if scorers else "This language model runs" if not isinstance(lm, NGram | None) else None
-    if python is None and shares_ends:
-        python = "A lexicon that shares word ends runs"
     if python is not None and backend == "native":
         raise UserError(f"{python} in the Python search alone.", "Use backend='auto' or 'reference'.")
     if python is not None:
@@ -182,24 +177,3 @@ def choose_backend(
 def check_blank(blank: int, labels: int) -> None:
     if not 0 <= blank < labels:
         raise UserError(f"blank={blank} is not one of the {labels} labels.", f"Use a number from 0 to {labels - 1}.")
-
-
-def margin_for(margin: float | None, n_best: int, usual: float = USUAL_MARGIN) -> float:
-    """The margin of a search for `n_best` readings: the given one, or the default.
-
-    An n-best list has none by default: what is far below the best belongs to it, too.
-
-    >>> margin_for(None, 1), margin_for(None, 5), margin_for(3.0, 5)
-    (10.0, inf, 3.0)
-    """
-    if margin is not None:
-        return margin
-    return usual if n_best == 1 else math.inf
-
-
-def check_limits(beam: int, n_best: int, margin: float | None) -> None:
-    for name, value in (("beam", beam), ("n_best", n_best)):
-        if not isinstance(value, int) or value < 1:
-            raise UserError(f"{name}={value!r} is not a whole number from 1 up.")
-    if margin is not None and not margin > 0:
-        raise UserError(f"margin={margin!r} is not above 0.", "It is how many nats below the best one may be.")

@@ -3,7 +3,7 @@
 from unrolled.search.lexicon.graph import SpellingGraph, SpellingPlace
 from unrolled.search.lexicon.lexicon import Lexicon
 from unrolled.search.lexicon.look_ahead import LookAhead
-from unrolled.search.lexicon.parser import At, SentenceParser, WordTokens, WrittenWord
+from unrolled.search.lexicon.parser import At, SentenceParser, WordReading, WordTokens, WrittenWord
 from unrolled.search.lexicon.weights import WordWeights
 from unrolled.search.lexicon.word_model import UNKNOWN_WORD, WordModel
 
@@ -16,6 +16,7 @@ __all__ = [
     "SpellingGraph",
     "SpellingPlace",
     "WordModel",
+    "WordReading",
     "WordTokens",
     "WordWeights",
     "WrittenWord",

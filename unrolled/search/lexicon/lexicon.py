@@ -144,20 +144,18 @@ class Lexicon:
         return found
 
     def native(self, lm: NGram | None) -> Any:
-        """The C++ tree with the language model's word scores (native/search/dictionary_search.h); the last is kept."""
-        if self.share_ends:
-            raise UserError("A lexicon that shares word ends is for the Python search.", "Use backend='reference'.")
+        """The C++ graph with the language model's word scores (native/search/dictionary_search.h); the last is kept."""
         if self._native is None or self._native[0] is not lm:
             model = None if lm is None else NATIVE.ngram_word_model(lm.native)
-            self._native = (lm, NATIVE.make_dictionary(self._native_tree, model, self.words))
+            self._native = (lm, NATIVE.make_dictionary(self._native_graph, model, self.words))
         return self._native[1]
 
     @functools.cached_property
-    def _native_tree(self) -> Any:
+    def _native_graph(self) -> Any:
         starts = np.cumsum([0, *(len(ids) for _, ids in self._spellings)], dtype=np.int64)
         flat = np.array([label for _, ids in self._spellings for label in ids], dtype=np.int32)
         words = np.array([word for word, _ in self._spellings], dtype=np.int32)
-        return NATIVE.make_lexicon(flat.ctypes.data, starts.ctypes.data, words.ctypes.data, len(words))
+        return NATIVE.make_lexicon(flat.ctypes.data, starts.ctypes.data, words.ctypes.data, len(words), self.share_ends)
 
 
 def _pairs(words: Iterable[str] | Mapping[str, Sequence[Spelling]]) -> Iterator[tuple[str, Spelling]]:

@@ -274,29 +274,81 @@ class SentenceParser:
         return Move(gain, At("end", lm), word)
 
     def best_words(self, written: Sequence[int], spelt: Any) -> list[WrittenWord]:
-        """The words of the best reading of an output's tokens; `spelt(tokens)` is the text of an unknown word.
+        """The words of the best reading of an output's tokens: the first of its `readings`."""
+        return self.readings(written, spelt)[0].words
 
-        The last word of an output that was cut is left out where it is not whole.
+    def readings(self, written: Sequence[int], spelt: Any, most: int = 1) -> list[WordReading]:
+        """At most `most` readings of an output's tokens that differ in their words, the best first.
+
+        `spelt(tokens)` is the text of an unknown word. The last word of an output that was cut is left out where it is
+        not whole.
         """
-        readings: dict[At, tuple[float, int, tuple[Any, ...] | None]] = {self.initial: (0.0, 0, None)}
+        partial: dict[At, list[_Partial]] = {self.initial: [_Partial(0.0, 0, None)]}
         for time, token in enumerate(written):
-            after: dict[At, tuple[float, int, tuple[Any, ...] | None]] = {}
-            for at, (score, start, words) in readings.items():
-                start = start if at.kind in ("inside", "unknown") else time
+            after: dict[At, list[_Partial]] = {}
+            for at, several in partial.items():
                 for gain, to, word in self.moves(at, token):
-                    if to not in after or score + gain > after[to][0]:
-                        longer = words if word is None else (words, word, start, time + 1)
-                        after[to] = (score + gain, start, longer)
+                    longer = after.setdefault(to, [])
+                    for score, start, words in several:
+                        start = start if at.kind in ("inside", "unknown") else time
+                        longer.append(_Partial(score + gain, start, _spoken(words, word, start, time + 1)))
             if not after:
-                at = max(readings, key=lambda one: readings[one][0])
-                after = {self.lost(at): (readings[at][0], time, readings[at][2])}
-            readings = after
-        whole = {at: one for at, one in readings.items() if at.kind in ("begin", "end", "lost")} or readings
+                at = max(partial, key=lambda one: partial[one][0].score)
+                after = {self.lost(at): [one._replace(start=time) for one in partial[at]]}
+            partial = {at: _different(several, most) for at, several in after.items()}
+        whole = {at: several for at, several in partial.items() if at.kind in ("begin", "end", "lost")} or partial
         final = {at: 0.0 if self.lm is None else self.weights.lm_weight * self.lm.final(at.lm) for at in whole}
-        words = whole[max(whole, key=lambda at: whole[at][0] + final[at])][2]
-        found: list[WrittenWord] = []
-        while words is not None:
-            words, word, start, end = words
-            known = word != UNKNOWN_WORD
-            found.append(WrittenWord(word if known else spelt(written[start:end]), start, end, known))
-        return found[::-1]
+        ended = [one._replace(score=one.score + final[at]) for at, several in whole.items() for one in several]
+        return [WordReading(one.score, _told(one.words, written, spelt)) for one in _different(ended, most)]
+
+
+class WordReading(NamedTuple):
+    """An output read as words, and what the words add to its score."""
+
+    score: float
+    words: list[WrittenWord]
+
+
+class _Spoken(NamedTuple):
+    """A word of a reading after those `before` it."""
+
+    before: _Spoken | None
+    key: tuple[Any, ...]  # equal for equal words, after equal words
+    word: str
+    start: int
+    end: int
+
+
+class _Partial(NamedTuple):
+    """A reading of the first tokens of an output."""
+
+    score: float
+    start: int  # of the word that it is in
+    words: _Spoken | None
+
+
+def _spoken(before: _Spoken | None, word: str | None, start: int, end: int) -> _Spoken | None:
+    if word is None:
+        return before
+    told = (start, end) if word == UNKNOWN_WORD else word
+    return _Spoken(before, (told,) if before is None else (*before.key, told), word, start, end)
+
+
+def _different(several: list[_Partial], most: int) -> list[_Partial]:
+    """The best of several readings, those with equal words once; of equal scores the first."""
+    if most == 1:
+        return [max(several, key=lambda one: one.score)]
+    by_words: dict[tuple[Any, ...], _Partial] = {}
+    for one in sorted(several, key=lambda one: -one.score):
+        by_words.setdefault(() if one.words is None else one.words.key, one)
+    return list(by_words.values())[:most]
+
+
+def _told(words: _Spoken | None, written: Sequence[int], spelt: Any) -> list[WrittenWord]:
+    found: list[WrittenWord] = []
+    while words is not None:
+        known = words.word != UNKNOWN_WORD
+        text = words.word if known else spelt(written[words.start : words.end])
+        found.append(WrittenWord(text, words.start, words.end, known))
+        words = words.before
+    return found[::-1]

@@ -10,11 +10,11 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from unrolled.errors import UserError, unknown_name
 from unrolled.search.arrays import Array, arrays_for
-from unrolled.search.limits import Limits
+from unrolled.search.limits import Limits, check_beam, check_n_best
 from unrolled.search.scorers.ranking import Ranking
 from unrolled.search.scorers.scorer import Scorers
 from unrolled.search.tokens.hypotheses import BeamNode, BeamResult, BeamTree, Fate, Hypothesis
-from unrolled.search.tokens.token_model import TokenModel, TokenStep, checked_step, is_whole, reorder, select
+from unrolled.search.tokens.token_model import TokenModel, TokenStep, checked_step, reorder, select
 
 Stop = Literal["safe", "enough"]
 
@@ -42,18 +42,10 @@ class Beam:
     per_node: int | None = None  # none: no limit
 
     def __post_init__(self) -> None:
-        for name in ("size", "n_best", *(["per_node"] if self.per_node is not None else [])):
-            value = getattr(self, name)
-            if not is_whole(value) or value < 1:
-                raise UserError(f"{name}={value!r} is not a whole number from 1 up.", "Use 1.")
-        if self.n_best > self.size:
-            raise UserError(
-                f"n_best={self.n_best} is more than the beam's size={self.size}.", f"Use a beam of {self.n_best}."
-            )
+        check_beam(self.margin, per_node=self.per_node, size=self.size, n_best=self.n_best)
+        check_n_best(self.n_best, self.size)
         if self.stop not in get_args(Stop):
             raise unknown_name("stop", self.stop, get_args(Stop))
-        if self.margin is not None and not self.margin >= 0:
-            raise UserError(f"margin={self.margin!r} is not a number from 0 up.", "Use math.inf for no limit.")
 
 
 def beam_search(

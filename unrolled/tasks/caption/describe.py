@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from unrolled.hub import Usage
+from unrolled.model import Model
 from unrolled.tasks.caption.assets import CaptionAssets
 from unrolled.tasks.caption.config import CaptionConfig
 from unrolled.tasks.contract import Data, Description
@@ -12,6 +14,15 @@ from unrolled.training import Batches
 
 
 class CaptionDescription(Description):
+    def usage(self, model: Model) -> Usage:
+        return Usage(
+            "It describes a picture in words.",
+            "image-to-text",
+            "photo.jpg",
+            'model.predict("photo.jpg").text',
+            ("Captions name what was common in the training pictures; other things are left out or misnamed.",),
+        )
+
     def warnings(self, config: CaptionConfig, batches: Batches) -> list[str]:
         return [
             f"Scores in training are of greedy captions of up to {config.train.valid_free:,} validation pictures. "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +15,21 @@ from unrolled.data.readers.media.captions import Captioned, fitted_view, some_pi
 from unrolled.data.signals.pictures import pixels_of
 from unrolled.data.signals.views import Shape, View, check_view
 from unrolled.errors import UserError
-from unrolled.search import Hypothesis, WrittenWord
+from unrolled.search import WrittenWord
 from unrolled.search.arrays import arrays_of
 from unrolled.tasks.caption.assets import CaptionAssets, view_arrays
 from unrolled.tasks.shared.answers import Written, note_cut
 from unrolled.tasks.shared.dictionary import with_dictionary
-from unrolled.tasks.shared.writing import WritingOptions, for_rescoring, rescored_texts, text_of, written
+from unrolled.tasks.shared.writing import (
+    Spelt,
+    WritingOptions,
+    best_answers,
+    for_rescoring,
+    readings_of,
+    rescored_texts,
+    text_of,
+    written,
+)
 
 if TYPE_CHECKING:
     from unrolled.model import Model
@@ -65,28 +74,28 @@ def describe(model: Model, views: Sequence[View], options: WritingOptions) -> li
                 attention=wanted,
             )
         for one in found:
-            best, *rest = [_description(assets, hypothesis, network.grid, options) for hypothesis in one.hypotheses]
-            answers.append(replace(best, others=tuple(rest)))
+            several = [_description(assets, spelt, network.grid, options) for spelt in readings_of(one, options)]
+            answers.append(best_answers(several, options))
     return answers
 
 
 def _description(
-    assets: CaptionAssets, hypothesis: Hypothesis, grid: tuple[int, int] | None, options: WritingOptions
+    assets: CaptionAssets, spelt: Spelt, grid: tuple[int, int] | None, options: WritingOptions
 ) -> CaptionAnswer:
+    hypothesis = spelt.hypothesis
     looked: NDArray[np.float32] | None = None
     if hypothesis.attention is not None:
         arrays = arrays_of(hypothesis.attention)
         rows = arrays.host(arrays.float(hypothesis.attention[: len(hypothesis.tokens)]))
         looked = rows if grid is None else rows.reshape(-1, *grid)
-    text, words = text_of(assets.target, hypothesis.tokens, options)
     return CaptionAnswer(
-        text,
+        text_of(assets.target, spelt, options),
         hypothesis.score,
         hypothesis.log_prob,
         hypothesis.ended,
         assets.target.shown(hypothesis.tokens),
         looked,
-        words=words,
+        words=spelt.words,
     )
 
 

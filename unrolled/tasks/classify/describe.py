@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from unrolled.data import RowBuckets
+from unrolled.hub import Usage
+from unrolled.model import Model
 from unrolled.tasks.classify.assets import ClassifyAssets
 from unrolled.tasks.classify.config import ClassifyConfig
 from unrolled.tasks.classify.examples import key_of
@@ -16,6 +18,29 @@ from unrolled.training import Batches
 
 
 class ClassifyDescription(Description):
+    def usage(self, model: Model) -> Usage:
+        assets: ClassifyAssets = model.assets
+        assert isinstance(model.config, ClassifyConfig)
+        answer = "a number" if assets.scale is not None else f"one of {len(assets.labels)} labels"
+        if assets.scale is None and model.config.data.multi_label:
+            answer = f"some of {len(assets.labels)} labels"
+        limits = () if assets.scale is not None else ("It always answers with labels that it was trained on.",)
+        if assets.reader.frames:
+            return Usage(
+                f"It gives a sequence of frames of shape {assets.reader.frames} {answer}.",
+                None,
+                "frames.npz",
+                "model.predict(frames)  # an array (steps, …)",
+                limits,
+            )
+        return Usage(
+            f"It gives a text {answer}.",
+            "text-classification",
+            "lines.txt",
+            'model.predict("a text")',
+            (*limits, f"It reads {assets.reader}."),
+        )
+
     def warnings(self, config: ClassifyConfig, batches: Batches) -> list[str]:
         assert isinstance(batches, RowBuckets)
         empty = int((batches.lengths == 0).sum())

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from unrolled.data.signals.scaling import ColumnScaling
+from unrolled.hub import Usage
 from unrolled.model import Model
 from unrolled.models.forecaster import Forecaster
 from unrolled.models.windowed_transformer import WindowedTransformer
@@ -21,6 +22,19 @@ TRANSFORMER = "Transformer", "Its attention is untrained, and gradients through 
 
 
 class ForecastDescription(Description):
+    def usage(self, model: Model) -> Usage:
+        roles = roles_in_words(model.assets)
+        return Usage(
+            f"It forecasts {roles['targets']} from {roles['inputs']}.",
+            "time-series-forecasting",
+            "rows.csv",
+            "model.predict(rows)  # an array (steps, columns)",
+            (
+                "It continues the past of its series: an event that never occurred there is not foreseen.",
+                *self.remarks(model),
+            ),
+        )
+
     def roles(self, assets: ColumnScaling) -> dict[str, str]:
         return roles_in_words(assets)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from unrolled.data import ContiguousWindows, ShuffledWindows
+from unrolled.hub import Usage
+from unrolled.model import Model
 from unrolled.tasks.contract import Data, Description
 from unrolled.tasks.generate.config import GenerateConfig, sized
 from unrolled.tasks.generate.read import count, ids_of
@@ -13,6 +15,19 @@ from unrolled.training import Batches
 
 
 class GenerateDescription(Description):
+    def usage(self, model: Model) -> Usage:
+        tokens: Tokenizer = model.assets
+        return Usage(
+            "It is a language model: it continues a text, and gives texts their probability.",
+            "text-generation",
+            '--prompt "It was"',
+            'model.predict("It was")',
+            (
+                "It writes what is probable after a text, not what is true, and can repeat its training data.",
+                f"Its tokens are of level {tokens.level}; it knows {len(tokens):,} of them.",
+            ),
+        )
+
     def warnings(self, config: GenerateConfig, batches: Batches) -> list[str]:
         steps, context = config.train.k1, sized(config).context or 0
         if isinstance(batches, ShuffledWindows):

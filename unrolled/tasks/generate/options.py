@@ -19,11 +19,13 @@ STOP = Option("stop", "Stop before this text; repeatable", tuple, default=(), me
 SEED = shared.SEED
 WORDS = shared.WORDS
 BEAM = replace(shared.BEAM, help="Search for the likeliest end of the line with this beam instead of sampling")
+N_BEST = replace(shared.N_BEST, help="Outputs per prompt, the best of a search")
 SCORERS = shared.SCORERS
 WEIGHTS = Option(
     "weights", "Format of recurrent weights on a CPU: fp32, or for speed fp16, int16 or int8", default="fp32"
 )
 
+SEARCHING = (N_BEST, shared.RESCORE, shared.MARGIN, shared.PER_NODE)  # with a beam
 SAMPLING = (TEMPERATURE, TOP_K, TOP_P, MIN_P, REPETITION_PENALTY, SEED)  # without a beam
 TRAIN = ()
 RUN = (
@@ -38,10 +40,29 @@ RUN = (
     WORDS,
     *shared.LEXICAL,
     BEAM,
+    N_BEST,
+    *shared.RESCORING,
     shared.MARGIN,
     shared.PER_NODE,
     WEIGHTS,
     SCORERS,
 )
-EVAL = ()
+GIVEN = Option(
+    "given",
+    "Words of each line that are given, where options of a search complete the rest",
+    int,
+    default_text="half of them",
+    minimum=1,
+)
+EVAL = (
+    GIVEN,
+    replace(shared.MAX_TOKENS, default_text="twice the longest line"),
+    WORDS,
+    *shared.LEXICAL,
+    replace(BEAM, help="Complete the lines of the text with this beam", default_text="5, 10 with --rescore"),
+    *shared.RESCORING,
+    shared.MARGIN,
+    shared.PER_NODE,
+    SCORERS,
+)
 OPTIONS = TaskOptions(TRAIN, RUN, EVAL)

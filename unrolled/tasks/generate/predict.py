@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.errors import UserError
-from unrolled.search import Beam, Limits, Ranking, Sampling, Scorer, StopStrings, WordList, beam_search, generate
+from unrolled.search import Beam, Limits, Ranking, Sampling, Scorer, StopStrings, WordList, generate
 from unrolled.tasks.generate import options as declared
+from unrolled.tasks.options import check_values
 from unrolled.tasks.shared import options as shared
 from unrolled.tasks.shared.dictionary import Dictionary, LexicalOptions, with_dictionary
+from unrolled.tasks.shared.rescoring import RescoringOptions
 from unrolled.text import StreamDecoder, Tokenizer
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class GenerationOptions(LexicalOptions):
+class GenerationOptions(LexicalOptions, RescoringOptions):
     """Values of the options of `generate`."""
 
     max_tokens: int = declared.MAX_TOKENS.default
@@ -35,6 +37,7 @@ class GenerationOptions(LexicalOptions):
     seed: int | None = declared.SEED.default
     words: str | tuple[str, ...] | None = declared.WORDS.default  # a file with one per line, or the words
     beam: int | None = declared.BEAM.default  # None: text is sampled
+    n_best: int = declared.N_BEST.default
     margin: float | None = shared.MARGIN.default
     per_node: int | None = shared.PER_NODE.default
     weights: str = declared.WEIGHTS.default
@@ -42,15 +45,25 @@ class GenerationOptions(LexicalOptions):
 
     def __post_init__(self) -> None:
         self.check(self.words, per_node=self.per_node)
-        for name in ("margin", "per_node") if self.beam is None else ():
-            if getattr(self, name) is not None:
-                raise UserError(f"{name} is for a search, and without a beam text is drawn.", "Give one (--beam 5).")
+        check_values(self, (declared.BEAM, declared.N_BEST))
+        self.check_rescoring(self.beam)
+        for option in declared.SEARCHING if self.beam is None else ():
+            if getattr(self, option.key) != option.default:
+                beam = "--beam 10" if option is shared.RESCORE else "--beam 5"
+                raise UserError(
+                    f"{option.key} is for a search, and without a beam text is drawn.", f"Give one ({beam})."
+                )
         for option in declared.SAMPLING if self.beam is not None else ():
             if getattr(self, option.key) != option.default:
                 raise UserError(
                     f"{option.key} is for drawing, and with a beam the likeliest text is searched for.",
                     "Leave out one of the two.",
                 )
+
+    @property
+    def search(self) -> Beam:
+        assert self.beam is not None
+        return Beam(self.beam, self.n_best, Ranking("none"), margin=self.margin, per_node=self.per_node)
 
     @property
     def sampling(self) -> Sampling:
@@ -123,30 +136,17 @@ class TextWriter:
 def write_texts(
     model: Model, prompts: Sequence[str], options: GenerationOptions, state: Any = None
 ) -> Iterator[tuple[int, str]]:
-    """Text while it is written: (number of the prompt, new piece). A backward model's pieces go before the prompt."""
-    tokenizer: Tokenizer = model.assets
+    """Text while it is drawn: (number of the prompt, new piece). A backward model's pieces go before the prompt."""
     model.network.eval()
-    options = with_dictionary(options, tokenizer)
+    tokenizer: Tokenizer = model.assets
+    options = with_words(model, options)
     backward = direction_of(model) == "backward"
-    ids = [[start_token(tokenizer), *directed(tokenizer.ids(p), direction_of(model)).tolist()] for p in prompts]
+    ids = [prompt_tokens(model, prompt) for prompt in prompts]
     writers = [TextWriter(tokenizer, prompt, options.stop, backward, options.lexicon) for prompt in ids]
-    unknown = tokenizer.vocabulary.unk
-    for name in ("words", "lexicon") if backward else ():
-        if getattr(options, name) is not None:
-            raise UserError(
-                "A backward model writes words from their end: it cannot keep to a list.",
-                f"Train with data.direction=forward, or leave out --{name}.",
-            )
-    limits = options.limits(tokenizer, forbidden=[unknown] if unknown is not None else [])
-    if options.beam is not None:
-        for row, tokens in enumerate(_searched(model, ids, limits, options)):
-            pieces = "".join(writers[row].feed(number) for number in tokens)
-            yield row, pieces + writers[row].finish()
-        return
     steps = generate(
         network_of(model).for_writing(len(ids), options.weights),
         ids,
-        limits,
+        limits_of(model, options),
         memory=state,
         sampling=options.sampling,
         stop=lambda row, _: writers[row].ended,
@@ -161,27 +161,27 @@ def write_texts(
             yield row, piece
 
 
-def _searched(
-    model: Model, prompts: Sequence[list[int]], limits: Limits, options: GenerationOptions
-) -> list[list[int]]:
-    """The likeliest continuation of each prompt to the end of its line, or to max_tokens."""
-    ends = model.assets.ids("\n")
-    if len(ends) != 1:
-        raise UserError("A search ends at a new line, and this model has never seen one.", "Leave out --beam.")
-    assert options.beam is not None
-    found = beam_search(
-        network_of(model),
-        len(prompts),
-        replace(
-            limits,
-            max_tokens=[len(prompt) - 1 + options.max_tokens for prompt in prompts],
-            end=int(ends[0]),
-            prefixes=[prompt[1:] for prompt in prompts],
-        ),
-        start=prompts[0][0],
-        beam=Beam(options.beam, ranking=Ranking("none"), margin=options.margin, per_node=options.per_node),
-    )
-    return [one.best.tokens[len(prompt) - 1 :] for one, prompt in zip(found, prompts, strict=True)]
+def with_words(model: Model, options: GenerationOptions) -> GenerationOptions:
+    """The options with their lexicon read; an error where the model cannot keep to a list of words."""
+    for name in ("words", "lexicon") if direction_of(model) == "backward" else ():
+        if getattr(options, name) is not None:
+            raise UserError(
+                "A backward model writes words from their end: it cannot keep to a list.",
+                f"Train with data.direction=forward, or leave out --{name}.",
+            )
+    ends = model.assets.ids("\n").tolist() if options.beam is not None else []  # a search ends with the line
+    return with_dictionary(options, model.assets, end=ends[0] if len(ends) == 1 else None)
+
+
+def limits_of(model: Model, options: GenerationOptions) -> Limits:
+    unknown = model.assets.vocabulary.unk
+    return options.limits(model.assets, forbidden=[unknown] if unknown is not None else [])
+
+
+def prompt_tokens(model: Model, text: str) -> list[int]:
+    """The tokens of a prompt in the order that the model reads them, after the start token."""
+    tokenizer: Tokenizer = model.assets
+    return [start_token(tokenizer), *directed(tokenizer.ids(text), direction_of(model)).tolist()]
 
 
 class TextStream:
@@ -280,11 +280,17 @@ def network_of(model: Model) -> LanguageModel:
 
 
 def predict(model: Model, inputs: str | Sequence[str] = "", **options: Any) -> Any:
-    """The continuation of a prompt, or of each of a list of prompts. Options: see `GenerationOptions`."""
+    """The continuation of a prompt, or of each of a list of prompts: drawn, or with a beam a `Continuation`."""
     prompts = [inputs] if isinstance(inputs, str) else inputs
     if not isinstance(prompts, (list, tuple)) or not all(isinstance(p, str) for p in prompts):
         raise UserError(f"A prompt must be a text or a list of texts, got {inputs!r}.")
+    chosen = GenerationOptions(**options)
+    if chosen.beam is not None:
+        from unrolled.tasks.generate.search import searched  # which imports this module
+
+        found = searched(model, prompts, chosen)
+        return found[0] if isinstance(inputs, str) else found
     texts = ["" for _ in prompts]
-    for row, piece in write_texts(model, prompts, GenerationOptions(**options)):
+    for row, piece in write_texts(model, prompts, chosen):
         texts[row] = piece + texts[row] if direction_of(model) == "backward" else texts[row] + piece
     return texts[0] if isinstance(inputs, str) else texts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,25 +13,28 @@ from unrolled.tasks.generate.predict import (
     TextStream,
     direction_of,
     start_token,
+    with_words,
     write_texts,
 )
 from unrolled.tasks.generate.scores import log_probs_of
-from unrolled.tasks.runner import Request, Runner
-from unrolled.tasks.shared.dictionary import with_dictionary
+from unrolled.tasks.generate.search import Continuation
+from unrolled.tasks.runner import Request, Runner, ranked_lines
+from unrolled.tasks.shared.error_table import error_table
 
 
 class GenerateRunner(Runner):
     """Continues prompts."""
 
     def run(self, request: Request, **options: Any) -> Iterator[str]:
-        """One prompt is continued while the text is written; several are written when all are done."""
-        chosen = with_dictionary(GenerationOptions(**options), self.model.assets)
+        """A text is written while it is drawn; several, and those of a search, are written when all are done."""
+        chosen = with_words(self.model, GenerationOptions(**options))
         options = {**options, "lexicon": chosen.lexicon}  # its files are read once for all prompts
         prompts = list(self.inputs(request)) or [""]
         unknown = sum(self.model.assets.unknowns(text) for text in prompts)
         if unknown:
             note(f"{unknown} tokens of the prompts were never seen in training, and are read as <unk>.")
-        if request.format != "text" or len(prompts) > 1 or direction_of(self.model) == "backward":
+        at_once = chosen.beam is None and len(prompts) == 1 and direction_of(self.model) == "forward"
+        if request.format != "text" or not at_once:
             yield from super().run(replace(request, texts=prompts, files=(), lines=()), **options)
             return
         pieces = write_texts(self.model, prompts, chosen)
@@ -41,11 +44,26 @@ class GenerateRunner(Runner):
         yield "\n"
 
     def record(self, one: str, answer: str) -> dict[str, Any]:
-        return {"prompt": one, "text": answer}
+        """A prompt and its continuation; of a search also its scores, and its n-best list."""
+        if not isinstance(answer, Continuation):
+            return {"prompt": one, "text": answer}
+        several = (answer, *answer.others) if answer.others else ()
+        return {"prompt": one, **_record(answer), "n_best": [_record(each) for each in several]}
 
     def line(self, one: str, answer: str) -> str:
-        """The whole text: a backward model's answer stands before the prompt."""
-        return f"{answer}{one}\n" if direction_of(self.model) == "backward" else f"{one}{answer}\n"
+        """The whole text; of an n-best list, a line for each with its rank and score."""
+        if not isinstance(answer, Continuation):
+            return self._whole(one, answer) + "\n"
+        return ranked_lines(answer, lambda each: self._whole(one, each))
+
+    def _whole(self, prompt: str, answer: str) -> str:
+        """Prompt and answer: that of a backward model stands before the prompt."""
+        return f"{answer}{prompt}" if direction_of(self.model) == "backward" else f"{prompt}{answer}"
+
+    def report(self, scores: Mapping[str, Any]) -> str:
+        """Scores of a text; below them, those of each search for the ends of its lines."""
+        shown = super().report(scores)
+        return f"{shown}\n\n{error_table(scores['searches'])}" if "searches" in scores else shown
 
     def log_prob(self, texts: Sequence[str]) -> list[float]:
         """log p of each text as a line of its own, its end included."""
@@ -54,3 +72,14 @@ class GenerateRunner(Runner):
 
     def stream(self, **options: Any) -> TextStream:
         return TextStream(self.model)
+
+
+def _record(answer: Continuation) -> dict[str, Any]:
+    return {
+        "text": answer.text,
+        "score": answer.score,
+        "log_prob": answer.log_prob,
+        "ended": answer.ended,
+        "tokens": answer.tokens,
+        **({} if answer.words is None else {"words": [word._asdict() for word in answer.words]}),
+    }

@@ -23,9 +23,13 @@ def log_probs_of(model: Model, texts: Sequence[str], *, start: int, backward: bo
     """log p of each text as a line of its own: what comes before it is a new line, and so is what follows it."""
     if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
         raise UserError(f"log_prob takes a list of texts, got {texts!r}.")
-    sequences = [_sequence(model.assets, text, start, backward) for text in texts]
-    scores = [0.0] * len(texts)
-    order = sorted(range(len(texts)), key=lambda number: len(sequences[number]))
+    return token_log_probs(model, [_sequence(model.assets, text, start, backward) for text in texts])
+
+
+def token_log_probs(model: Model, sequences: Sequence[NDArray[np.int64]]) -> list[float]:
+    """log p of each sequence of tokens after its first one."""
+    scores = [0.0] * len(sequences)
+    order = sorted(range(len(sequences)), key=lambda number: len(sequences[number]))
     for first in range(0, len(order), ROWS):
         rows = order[first : first + ROWS]
         with model.answering():

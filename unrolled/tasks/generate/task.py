@@ -19,6 +19,7 @@ from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.models import LanguageModel, RecurrentLM, language_model
 from unrolled.tasks.contract import Data, Description, Task, Training, Traits, mean_loss
+from unrolled.tasks.generate.completion import score_completions
 from unrolled.tasks.generate.config import GenerateConfig, sized
 from unrolled.tasks.generate.describe import GenerateDescription
 from unrolled.tasks.generate.options import OPTIONS
@@ -125,13 +126,19 @@ class Generate(Task):
         mean, tokens = mean_loss(self, model, batches)
         return {"nats_per_token": mean, "perplexity": math.exp(min(700.0, mean)), "tokens": tokens}
 
-    def evaluate_file(self, model: Model, path: str | Path, **options: Any) -> dict[str, float]:
-        """Scores on one stream from the first token to the last: no token lacks its past."""
+    def evaluate_file(self, model: Model, path: str | Path, **options: Any) -> dict[str, Any]:
+        """Scores on one stream from the first token to the last: no token lacks its past.
+
+        With options of a search also error rates of the ends of its lines: see `score_completions`.
+        """
         assert isinstance(model.config, GenerateConfig)
         here = model.config.data.model_copy(update={"cache": None})  # the training cache may be elsewhere
         text = read_either(here, path)
         if isinstance(text, str):
-            return self.evaluate_text(model, text)
+            completed = score_completions(model, text, **options) if options else {}
+            return {**self.evaluate_text(model, text), **completed}
+        if options:
+            raise UserError(f"{path} is too large to complete its lines.", "Use a part of it, below 64 MB.")
         return self._evaluate_ids(model, ids_of(here, model.assets, text), sum(map(len, text.segments())))
 
     def evaluate_text(self, model: Model, text: str) -> dict[str, float]:
@@ -153,6 +160,7 @@ class Generate(Task):
     def predict(self, model: Model, inputs: str | Sequence[str] = "", **options: Any) -> Any:
         """The continuation of a prompt, or of each of a list of prompts, without the prompt.
 
-        Options: see `GenerationOptions`.
+        With a beam it is a `Continuation`: a str with scores, and `others` of an n-best list. Options: see
+        `GenerationOptions`.
         """
         return predict(model, inputs, **options)

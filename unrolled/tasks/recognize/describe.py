@@ -7,14 +7,33 @@ from typing import Any
 
 from unrolled.data.readers.media.archives import Medium
 from unrolled.data.readers.media.transcripts import Transcribed
+from unrolled.hub import Usage
+from unrolled.model import Model
 from unrolled.tasks.contract import Data, Description
 from unrolled.tasks.recognize.batches import feature_store
 from unrolled.tasks.recognize.config import RecognizeConfig
 from unrolled.tasks.recognize.labels import RecognizeAssets
 from unrolled.tasks.recognize.too_short import too_short
 
+KINDS = {  # of inputs: in words, the hub's name of the task, an input
+    "audio": ("recordings of speech", "automatic-speech-recognition", "speech.wav"),
+    "line": ("pictures of lines of text", "image-to-text", "line.png"),
+    "frames": ("sequences of frames", None, "frames.npz"),
+}
+
 
 class RecognizeDescription(Description):
+    def usage(self, model: Model) -> Usage:
+        assets: RecognizeAssets = model.assets
+        what, pipeline, file = KINDS[assets.reader.kind]
+        return Usage(
+            f"It writes down {what}.",
+            pipeline,
+            file,
+            f'model.predict("{file}").text',
+            (f"It writes {len(assets.labels) - 1} symbols alone: {' '.join(assets.labels.names[1:60])}",),
+        )
+
     def statistics(self, config: RecognizeConfig, data: Data, assets: RecognizeAssets) -> dict[str, Any]:
         store = feature_store(config, assets, data.train)
         known = {key_of(example) for example in data.train}

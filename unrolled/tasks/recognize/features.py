@@ -211,8 +211,8 @@ class InputReader:
         frames: NDArray[np.float32] = base.astype(np.float32)  # a copy
         if self.center_bands:
             frames -= frames.mean(axis=0)
-        found: NDArray[np.float32] = with_deltas(frames, self.deltas)
-        return found
+        finished: NDArray[np.float32] = with_deltas(frames, self.deltas)
+        return finished
 
     def moment(self, step: float, scale: float = 1.0) -> float:
         """The time or place of a step, in `unit`; `scale` is the line's."""

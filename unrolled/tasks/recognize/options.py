@@ -45,6 +45,6 @@ TRAIN = (
 STREAM = (BEAM, N_BEST, *WORDS, RATE, SCORERS)
 PREDICT = (*STREAM, *shared.RESCORING)
 RUN = (*PREDICT, replace(shared.PICTURE, help="Draw the labels of one input over time"))
-EVAL = (BEAM, *WORDS, REFERENCE_KIND, TUNE, *shared.python_only((N_BEST, SCORERS)))
+EVAL = (BEAM, *WORDS, *shared.RESCORING, REFERENCE_KIND, TUNE, *shared.python_only((N_BEST, SCORERS)))
 FILE_KEYS = ("input_column", "text_column")  # of the data section: how a file is read
 OPTIONS = TaskOptions(TRAIN, RUN, EVAL, PREDICT, stream=STREAM)

@@ -23,18 +23,13 @@ from unrolled.search.ctc.label_text import label_text
 from unrolled.search.ctc.tuning import tune as tune_weights
 from unrolled.tasks.recognize.labels import Labels, RecognizeAssets
 from unrolled.tasks.recognize.options import REFERENCE_KIND
-from unrolled.tasks.recognize.predict import Heard, hear, texts_of
-from unrolled.tasks.recognize.search import USUAL_BEAM, RecognitionOptions, Search, loaded
+from unrolled.tasks.recognize.predict import Heard, answers_of, hear, texts_of
+from unrolled.tasks.recognize.search import USUAL_BEAM, RecognitionOptions, Recognized, Search, loaded
 from unrolled.tasks.runner import table_of
+from unrolled.tasks.shared.error_table import error_table
+from unrolled.tasks.shared.options import RESCORING
 
 GREEDY = "greedy"
-COLUMNS = {
-    "cer": "CER",
-    "wer": "WER",
-    "phone_error_rate": "phone error rate",
-    "label_error_rate": "label error rate",
-    "exact_match": "exact match",
-}
 
 
 @dataclass(frozen=True)
@@ -78,6 +73,10 @@ class References:
         kept = {name: search for name, search in searches.items() if name not in left_out}
         return texts_of(heard, len(self.texts), kept, as_labels=self.kind == "labels")
 
+    def answer(self, found: Recognized) -> str:
+        """The text of an answer that can be compared with a reference."""
+        return label_text([one.text for one in found.labels], symbols=True) if self.kind == "labels" else found.text
+
     def scores(self, outputs: Sequence[str]) -> dict[str, float]:
         return error_rates(None if self.kind == "words" else self.labels, outputs, self.texts)
 
@@ -118,13 +117,17 @@ def score_file(
     references = References.of(examples, labels, options.lexicon, kind)
     heard: Iterable[Sequence[Heard]] = hear(model, inputs, options.window)
     tuned: dict[str, Any] = {}
-    if tune:
+    if tune or options.rescore is not None:
         heard = list(heard)  # the network reads every input once, the searches many times
-        options, tuned = _tuned(heard, references, options)
+    if tune:
+        options, tuned = _tuned(list(heard), references, options)
     searches = {name: Search(labels, one) for name, one in ways(options).items()}
     answers = references.answers(heard, searches)
+    if options.rescore is not None:
+        found = answers_of(model, heard, len(inputs), replace(options, n_best=1))
+        answers[f"{list(searches)[-1]}, rescored"] = [references.answer(one) for one in found]
     table = {name: references.scores(texts) for name, texts in answers.items()}
-    asked = list(table)[-1] if options.searches else GREEDY
+    asked = list(table)[-1] if options.searches or options.rescore is not None else GREEDY
     return {
         **table[asked],
         "search": asked,
@@ -170,7 +173,8 @@ def _tuned(
 
 def ways(options: RecognitionOptions) -> dict[str, RecognitionOptions]:
     """From the plainest search to the one that was asked for; n-best lists have no part in scores."""
-    options = replace(options, n_best=1, beam=None if options.beam == 1 else options.beam)
+    none: Any = dict.fromkeys(option.key for option in RESCORING)
+    options = replace(options, n_best=1, beam=None if options.beam == 1 else options.beam, **none)
     plain = RecognitionOptions(window=options.window)
     found = {GREEDY: plain, "beam": replace(plain, beam=options.beam or USUAL_BEAM, merge=options.merge)}
     if options.lexicon is not None:
@@ -184,11 +188,4 @@ def ways(options: RecognitionOptions) -> dict[str, RecognitionOptions]:
 def search_table(scores: Mapping[str, Any]) -> str:
     """Scores for a person to read: those of the search that was asked for, then those of all."""
     plain = {name: value for name, value in scores.items() if not isinstance(value, Mapping)}
-    width = max(len(name) for name in [*scores["searches"], "search"])
-    columns = {key: COLUMNS[key] for key in next(iter(scores["searches"].values()))}
-    lines = [f"{'search':<{width}}" + "".join(f"  {title:>6}" for title in columns.values())]
-    for name, row in scores["searches"].items():
-        lines.append(
-            f"{name:<{width}}" + "".join(f"  {row[key]:{max(6, len(title))}.4f}" for key, title in columns.items())
-        )
-    return f"{table_of(plain)}\n\n" + "\n".join(lines)
+    return f"{table_of(plain)}\n\n{error_table(scores['searches'])}"

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from unrolled.errors import UserError
 from unrolled.search import DictionaryScorer, Lexicon, NGram, WordTokens, WordWeights, WrittenWord
+from unrolled.search.lexicon import WordReading
 from unrolled.search.lexicon.lexicon import lexicon_lines
 from unrolled.search.lexicon.weights import check_used
 from unrolled.tasks.shared import options as declared
@@ -67,9 +68,18 @@ class Dictionary(DictionaryScorer):
 
     def words(self, tokens: Sequence[int], after: Sequence[int] = ()) -> list[WrittenWord]:
         """The words of an output, with their tokens; those that begin in `after`, a prompt, are left out."""
-        found = self.parser.best_words([*after, *tokens], self._spelt)
-        first = len(after)
-        return [one._replace(start=one.start - first, end=one.end - first) for one in found if one.start >= first]
+        return self.readings(tokens, after)[0].words
+
+    def readings(self, tokens: Sequence[int], after: Sequence[int] = (), most: int = 1) -> list[WordReading]:
+        """At most `most` ways to read an output as words, the best first, with their scores."""
+        found, first = self.parser.readings([*after, *tokens], self._spelt, most), len(after)
+        return [
+            WordReading(
+                score,
+                [one._replace(start=one.start - first, end=one.end - first) for one in words if one.start >= first],
+            )
+            for score, words in found
+        ]
 
     def _spelt(self, tokens: Sequence[int]) -> str:
         return self.tokenizer.decode(list(tokens)).strip()
@@ -132,7 +142,7 @@ def _dictionary(options: LexicalOptions, tokenizer: Tokenizer, form: str, end: i
     lexicon = Lexicon.spelt(spelt, speller.labels, **settings)
     used = {i for _, spelling in lexicon.spellings() for i in map(speller.number, spelling)}
     tokens = speller.tokens(used)
-    blanks = [] if end is None else [number for number in tokens.separators if speller.pieces[number].isspace()]
+    blanks = [] if end is None else [one for one in tokens.separators if speller.pieces[one].isspace() and one != end]
     tokens = replace(tokens, end=end, blanks=blanks, ignored=set(tokens.ignored) - {end}, following=later)
     return Dictionary(tokenizer, lexicon, lm, tokens, options.word_weights)
 

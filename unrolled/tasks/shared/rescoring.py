@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,20 +44,24 @@ class RescoringOptions:
 
 
 def rescored(
-    answers: Sequence[Any], options: RescoringOptions, n_best: int, divisors: Sequence[Sequence[float]] | None = None
+    answers: Sequence[Any],
+    options: RescoringOptions,
+    n_best: int,
+    divisors: Sequence[Sequence[float]] | None = None,
+    read: Callable[[Any], str] = lambda answer: answer.text,
 ) -> list[Any]:
     """Answers, each with its `others`, in the order of their new scores; the `n_best` of each stay.
 
-    All texts of all answers go to the language model at once.
+    All texts of all answers, as `read` gives them, go to the language model at once.
     """
     lists = [[answer, *answer.others] for answer in answers]
-    texts = list(dict.fromkeys(one.text for several in lists for one in several))
+    texts = list(dict.fromkeys(read(one) for several in lists for one in several))
     known = _Known(dict(zip(texts, text_scorer(options.rescore).log_prob(texts), strict=True)))
     weight = USUAL_WEIGHT if options.rescore_weight is None else options.rescore_weight
     found = []
     for row, several in enumerate(lists):
         ranked: list[Rescored] = rescore(
-            [(one.text, one.score) for one in several],
+            [(read(one), one.score) for one in several],
             known,
             weight=weight,
             word_bonus=options.rescore_bonus or 0.0,

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from unrolled.errors import UserError
 from unrolled.search import (
     Beam,
     BeamResult,
+    Hypothesis,
     Length,
     LengthPenalty,
     Limits,
@@ -32,6 +33,7 @@ from unrolled.tasks.shared.rescoring import RescoringOptions, rescored
 from unrolled.tasks.shared.side import Side
 
 USUAL_BEAM = 5
+One = TypeVar("One", bound=Any)
 
 
 @dataclass(frozen=True)
@@ -197,7 +199,9 @@ def written(
         attention=attention,
     )
     if options.temperature is None:
-        return search(limits, beam=options.search)
+        # outputs with several readings may read the same: of these more are needed
+        wanted = options.search.size if ranks_readings(options) else options.n_best
+        return search(limits, beam=replace(options.search, n_best=wanted))
     draws = []
     for number in range(options.n_best):
         drawn = _drawn(network, memory, target, options, limits, places, number)
@@ -246,27 +250,72 @@ def rescored_texts(answers: Sequence[Any], tokens: str, options: WritingOptions)
 
     The language model's score is divided by length as that of the search is.
     """
-    divisors = None
-    if options.temperature is None and options.search.ranking.length_penalty != "none":
-        ranking = options.search.ranking
-        length = Length(ranking.length_penalty, ranking.alpha)
-        counts = [[len(getattr(one, tokens)) + one.ended for one in (answer, *answer.others)] for answer in answers]
-        divisors = [length.divisor(np.maximum(row, 1)).tolist() for row in counts]
+    divisors = [
+        [length_divisor(options, len(getattr(one, tokens)) + one.ended) for one in (answer, *answer.others)]
+        for answer in answers
+    ]
     return rescored(answers, options, options.n_best, divisors)
 
 
-def text_of(
-    target: Side, tokens: Sequence[int], options: WritingOptions, instead: Sequence[str | None] = ()
-) -> tuple[str, tuple[WrittenWord, ...] | None]:
-    """The text of an output, and its words where there is a lexicon; `instead` has other texts for some tokens."""
-    text = target.text(tokens, instead)
-    if options.lexicon is None:
-        return text, None
-    words = options.lexicon.words(tokens)
-    respelt = options.lexicon.respelt(tokens, words)
-    if respelt is not None:
-        text = unicodedata.normalize("NFC", " ".join(respelt.split())) if target.form else " ".join(respelt.split())
-    return text, tuple(words)
+class Spelt(NamedTuple):
+    """A hypothesis, and its words where there is a lexicon."""
+
+    hypothesis: Hypothesis
+    words: tuple[WrittenWord, ...] | None
+
+
+def ranks_readings(options: WritingOptions) -> bool:
+    """True if an n-best list tells words apart that are spelt alike."""
+    return (
+        options.temperature is None and options.n_best > 1 and options.lexicon is not None and options.lexicon.respells
+    )
+
+
+def readings_of(found: BeamResult, options: WritingOptions) -> list[Spelt]:
+    """The hypotheses of a search with their words, the best first.
+
+    In an n-best list one with several readings, such as words that sound alike, comes once for each reading.
+    """
+    dictionary = options.lexicon
+    if dictionary is None:
+        return [Spelt(one, None) for one in found.hypotheses]
+    if not ranks_readings(options):
+        return [Spelt(one, tuple(dictionary.words(one.tokens))) for one in found.hypotheses]
+    spelt = []
+    for one in found.hypotheses:
+        (best, words), *others = dictionary.readings(one.tokens, most=options.n_best if one.ended else 1)
+        divisor = length_divisor(options, len(one.tokens) + one.ended)
+        spelt.append(Spelt(one, tuple(words)))
+        spelt += [Spelt(replace(one, score=one.score - (best - s) / divisor), tuple(words)) for s, words in others]
+    return sorted(spelt, key=lambda one: (-one.hypothesis.ended, -one.hypothesis.score))
+
+
+def best_answers(answers: Sequence[One], options: WritingOptions) -> One:
+    """The first answer with the others of its n-best list; of those that read the same as words the first stays."""
+    if ranks_readings(options):
+        by_text: dict[str, One] = {}
+        for one in answers:
+            by_text.setdefault(one.text, one)
+        answers = list(by_text.values())[: options.n_best]
+    best, *rest = answers
+    return replace(best, others=tuple(rest))
+
+
+def length_divisor(options: WritingOptions, tokens: int) -> float:
+    """The divisor of the score of an output with so many tokens, its end counted."""
+    ranking = options.search.ranking
+    if options.temperature is not None or ranking.length_penalty == "none":
+        return 1.0
+    return float(Length(ranking.length_penalty, ranking.alpha).divisor(np.array(max(1, tokens))))
+
+
+def text_of(target: Side, spelt: Spelt, options: WritingOptions, instead: Sequence[str | None] = ()) -> str:
+    """The text of an output; `instead` has other texts for some tokens."""
+    tokens, words = spelt.hypothesis.tokens, spelt.words
+    respelt = None if words is None else options.lexicon.respelt(tokens, words)
+    if respelt is None:
+        return target.text(tokens, instead)
+    return unicodedata.normalize("NFC", " ".join(respelt.split())) if target.form else " ".join(respelt.split())
 
 
 def prefix_ids(target: Side, text: str | None) -> list[int]:

@@ -39,6 +39,7 @@ class TagAssets:
     vector_size: int | None = None  # of pretrained vectors
     untrained: tuple[int, int] = (0, 0)  # first and, exclusive, last word that has a vector but is in no sentence
     frames: tuple[int, ...] = ()  # the shape of one frame
+    frame_columns: tuple[str, ...] = ()  # the names of its numbers, where the training file had them
 
     def collate(self, examples: Sequence[Tagged]) -> Batch:
         """Sequences side by side as tensors; the target of a tag that training never saw is −1."""
@@ -125,6 +126,13 @@ class TagAssets:
     def extended(self, examples: Sequence[Tagged], features: int) -> TagAssets:
         """Also knows what is new in these; what was known keeps its number."""
         check_kind(examples, self.frames)
+        named = columns_of(examples)
+        if named and self.frame_columns and named != self.frame_columns:
+            raise UserError(
+                f"The columns of the frames are {', '.join(named)}; the model to start from reads "
+                f"{', '.join(self.frame_columns)}.",
+                "Give the same columns in the same order.",
+            )
         sentences = [one for one in examples if isinstance(one, Sentence)]
         if features != len(self.features):
             raise UserError(
@@ -149,6 +157,7 @@ class TagAssets:
             "vector_size": self.vector_size,
             "untrained": list(self.untrained),
             "frames": list(self.frames),
+            **({"frame_columns": list(self.frame_columns)} if self.frame_columns else {}),
         }
 
     @classmethod
@@ -169,6 +178,7 @@ class TagAssets:
             entry("vector_size", Size | None),
             entry("untrained", tuple[int, int]),
             frames,
+            stored_as(tuple[str, ...], stored.get("frame_columns", []), "columns of frames"),
         )
 
 
@@ -178,6 +188,11 @@ def frame_shape(examples: Sequence[Tagged]) -> tuple[int, ...]:
     shape = first.frames.shape[1:] if isinstance(first, TaggedFrames) else ()
     check_kind(examples, shape)
     return shape
+
+
+def columns_of(examples: Sequence[Tagged]) -> tuple[str, ...]:
+    """The names of the numbers of frames, where a file has them."""
+    return examples[0].columns if isinstance(examples[0], TaggedFrames) else ()
 
 
 def check_kind(examples: Sequence[Tagged], frames: tuple[int, ...]) -> None:

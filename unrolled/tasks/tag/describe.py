@@ -7,12 +7,33 @@ from typing import Any
 
 import numpy as np
 
+from unrolled.hub import Usage
+from unrolled.model import Model
 from unrolled.tasks.contract import Data, Description
 from unrolled.tasks.tag.assets import TagAssets
 from unrolled.tasks.tag.config import TagConfig
 
 
 class TagDescription(Description):
+    def usage(self, model: Model) -> Usage:
+        assets: TagAssets = model.assets
+        limits = ("It always answers with tags that it was trained on.",)
+        if assets.words is None:
+            return Usage(
+                f"It gives each frame of shape {assets.frames} of a sequence a tag.",
+                None,
+                "frames.npz",
+                "model.predict(frames)  # an array (steps, …)",
+                limits,
+            )
+        return Usage(
+            "It gives each word of a text a tag.",
+            "token-classification",
+            "sentences.txt",
+            'model.predict("a sentence")',
+            (*limits, f"It reads {_reads(assets)}."),
+        )
+
     def statistics(self, config: TagConfig, data: Data, assets: TagAssets) -> dict[str, Any]:
         counts = Counter(tag for one in data.train for tag in one.tags)
         lengths, seen = [len(one) for one in data.train], {one.key for one in data.train}
@@ -33,7 +54,11 @@ class TagDescription(Description):
 
 def _reads(assets: TagAssets) -> str:
     if assets.words is None:
-        return f"frames of shape {assets.frames}"
+        return (
+            f"frames of {', '.join(assets.frame_columns)}"
+            if assets.frame_columns
+            else f"frames of shape {assets.frames}"
+        )
     return f"words, {len(assets.words.vocabulary):,} known, {len(assets.words.letters)} letters"
 
 

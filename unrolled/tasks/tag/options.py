@@ -14,5 +14,5 @@ STREAM = Option(
     bool,
     only="command line",
 )
-FILE_KEYS = ("word_column", "tag_column")  # of the data section: how a file is read
+FILE_KEYS = ("word_column", "tag_column", "sequence_column")  # of the data section: how a file is read
 OPTIONS = TaskOptions(run=(SEGMENTS, STREAM), predict=PREDICT, stream=PREDICT)

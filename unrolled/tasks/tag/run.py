@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from unrolled.data.readers.tagged.frames import read_untagged_frames
@@ -57,10 +58,12 @@ class TagRunner(Runner):
             if not request.files:
                 raise UserError(
                     "This model reads frames, not text.",
-                    "Give a .npz file with `frames`, or a .npy file; or --stream and lines of numbers.",
+                    "Give a .npz file with `frames`, a .npy or a .csv file; or --stream and lines of numbers.",
                 )
+            asked = settings_of(self.model).frame_columns
+            columns = replace(asked, features=self.model.assets.frame_columns or asked.features)
             for file in request.files:
-                yield from read_untagged_frames(file, shape)
+                yield from read_untagged_frames(file, shape, columns)
             return
         for document in self._documents(request):
             yield from document.sentences

@@ -27,7 +27,7 @@ from unrolled.tasks.contract import Data, Description, Task, Training, Traits
 from unrolled.tasks.options import TaskOptions
 from unrolled.tasks.runner import Runner
 from unrolled.tasks.shared.reader import Reader, load_vectors
-from unrolled.tasks.tag.assets import TagAssets, check_kind, frame_shape, inner_tags, outer_tags, values_of
+from unrolled.tasks.tag.assets import TagAssets, check_kind, columns_of, frame_shape, inner_tags, outer_tags, values_of
 from unrolled.tasks.tag.batches import tag_batches
 from unrolled.tasks.tag.config import TagConfig, TagData, check_columns
 from unrolled.tasks.tag.describe import TagDescription
@@ -73,7 +73,7 @@ class Tag(Task):
         else:
             train = not_empty(settings, settings.train)
         if settings.valid is not None:
-            valid = not_empty(settings, settings.valid)
+            valid = not_empty(settings, settings.valid, columns_of(train))
         if not valid:
             kept, held = held_out([one.key for one in train], settings.valid_fraction)
             if not held:
@@ -84,8 +84,9 @@ class Tag(Task):
         return Data(train, valid, settings.train or EMBEDDED_SOURCE, hash_of(b"%d" % len(train), *parts))
 
     def make_assets(self, config: TagConfig, data: Data, init: TagAssets | None = None) -> TagAssets:
-        settings, examples, columns = config.data, data.train, len(config.data.features)
+        settings, examples = config.data, data.train
         frames = frame_shape(examples)
+        columns = 0 if frames else len(settings.features)
         check_kind(data.valid, frames)
         check_columns(settings, inherited=init is not None)
         if init is not None:
@@ -102,7 +103,8 @@ class Tag(Task):
             )
         inner = Vocabulary(inner_tags(examples)) if bioes else None
         if frames:
-            return TagAssets(None, (), Vocabulary(tags), scheme, inner, frames=frames)
+            named = columns_of(examples)
+            return TagAssets(None, (), Vocabulary(tags), scheme, inner, frames=frames, frame_columns=named)
         words = Words.train((s.words for s in examples), min_count=settings.min_count, lowercase=settings.lowercase)
         features = tuple(Vocabulary(values_of(examples, i), [UNK]) for i in range(columns))
         assets = TagAssets(words, features, Vocabulary(tags), scheme, inner)
@@ -161,7 +163,7 @@ class Tag(Task):
 
     def evaluate_file(self, model: Model, path: str | Path, **options: Any) -> dict[str, Any]:
         settings = settings_of(model)
-        examples = not_empty(settings, path)
+        examples = not_empty(settings, path, model.assets.frame_columns)
         check_kind(examples, model.assets.frames)
         if settings.tag_column is not None and not model.assets.frames and format_of(Path(path)) == "conllu":
             note(f"{path} is CoNLL-U: its column {settings.column} is compared, and data.tag_column does not apply.")
@@ -190,11 +192,12 @@ def _tensors(*masks: NDArray[np.bool_]) -> Forbidden:
     return transitions, first, last
 
 
-def not_empty(settings: TagData, path: str | Path) -> Sequence[Tagged]:
-    """The sentences or frames of a file, without empty ones."""
+def not_empty(settings: TagData, path: str | Path, features: tuple[str, ...] = ()) -> Sequence[Tagged]:
+    """The sentences or frames of a file, without empty ones; `features` are the columns of frames that were learnt."""
     examples: Sequence[Tagged]
     if holds_frames(path):
-        examples, what = read_tagged_frames(path, settings.columns.names), "sequences"
+        columns = settings.frame_columns
+        examples, what = read_tagged_frames(path, replace(columns, features=features or columns.features)), "sequences"
     else:
         examples, what = read_sentences(path, settings.columns), "sentences"
     found = [one for one in examples if len(one)]

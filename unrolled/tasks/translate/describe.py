@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from unrolled.hub import Usage
 from unrolled.model import Model
 from unrolled.tasks.contract import Data, Description
 from unrolled.tasks.translate.assets import TranslateAssets
@@ -19,6 +20,20 @@ FRACTION = (
 
 
 class TranslateDescription(Description):
+    def usage(self, model: Model) -> Usage:
+        assets: TranslateAssets = model.assets
+        sides = [f"{side.tokenizer.level} tokens ({len(side.tokenizer):,})" for side in (assets.source, assets.target)]
+        return Usage(
+            "It turns a sequence into another one, such as a sentence into its translation.",
+            "translation",
+            "in.txt",
+            'model.predict("a sentence").text',
+            (
+                f"It reads {sides[0]} and writes {sides[1]}.",
+                "It can leave out or invent parts, most often in inputs that are longer than those it was trained on.",
+            ),
+        )
+
     def warnings(self, config: TranslateConfig, batches: Batches) -> list[str]:
         return [f"Note: {FRACTION}"] if _takes_other_positions(config) else []
 

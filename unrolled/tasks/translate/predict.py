@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,11 +12,20 @@ from numpy.typing import NDArray
 from unrolled.data import Batch, RowBuckets
 from unrolled.data.batching.ragged import Ragged, Rows
 from unrolled.errors import UserError
-from unrolled.search import BeamResult, Hypothesis, WrittenWord
+from unrolled.search import BeamResult, WrittenWord
 from unrolled.search.arrays import Array, arrays_of
 from unrolled.tasks.shared.answers import Written, note_cut
 from unrolled.tasks.shared.dictionary import with_dictionary
-from unrolled.tasks.shared.writing import WritingOptions, for_rescoring, rescored_texts, text_of, written
+from unrolled.tasks.shared.writing import (
+    Spelt,
+    WritingOptions,
+    best_answers,
+    for_rescoring,
+    readings_of,
+    rescored_texts,
+    text_of,
+    written,
+)
 from unrolled.tasks.translate.assets import TranslateAssets
 from unrolled.tasks.translate.batches import source_arrays
 
@@ -107,18 +116,20 @@ def answer_of(
     options: WritingOptions,
 ) -> Translation:
     """The hypotheses of a search as texts; `replacing` puts the source word with the most attention for <unk>."""
-    best, *rest = [_one(assets, source, ids, hypothesis, replacing, options) for hypothesis in found.hypotheses]
-    return replace(best, others=tuple(rest))
+    return best_answers(
+        [_one(assets, source, ids, one, replacing, options) for one in readings_of(found, options)], options
+    )
 
 
 def _one(
     assets: TranslateAssets,
     source: str,
     ids: NDArray[np.int32],
-    hypothesis: Hypothesis,
+    spelt: Spelt,
     replacing: bool,
     options: WritingOptions,
 ) -> Translation:
+    hypothesis = spelt.hypothesis
     looked = (
         None if hypothesis.attention is None else _to_tokens(hypothesis.attention, len(hypothesis.tokens), len(ids))
     )
@@ -130,16 +141,15 @@ def _one(
             words[int(row.argmax())] if token == unk else None
             for token, row in zip(hypothesis.tokens, looked, strict=True)
         ]
-    text, spelt = text_of(assets.target, hypothesis.tokens, options, instead)
     return Translation(
-        text,
+        text_of(assets.target, spelt, options, instead),
         hypothesis.score,
         hypothesis.log_prob,
         hypothesis.ended,
         assets.source.shown(ids.tolist()),
         assets.target.shown(hypothesis.tokens),
         looked if options.attention else None,
-        words=spelt,
+        words=spelt.words,
     )
 
 

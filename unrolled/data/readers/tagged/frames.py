@@ -1,4 +1,4 @@
-"""Frames with a label for each: vectors or small images in .npz files."""
+"""Frames with a label for each: vectors or small images in .npz files, vectors in .csv files."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from unrolled.data.readers.arrays import read_arrays, read_ragged
 from unrolled.data.readers.labelled import check_frames
+from unrolled.data.readers.tagged.frame_tables import FrameColumns, read_frame_table
 from unrolled.data.readers.tagged.sentences import Sentence
 from unrolled.data.readers.tagged.tag_names import note_unnamed_tags, tags_of_numbers
 from unrolled.errors import UserError
 from unrolled.text.array_files import ArrayError, read_npy
-from unrolled.text.files import reading
+from unrolled.text.files import reading, suffix_of
 
+FOUND = FrameColumns()
 EXPECTED = "Expected `labels` to have one for each frame: names, or whole numbers."
 
 
@@ -28,6 +30,7 @@ class TaggedFrames:
     frames: NDArray[np.float32]
     tags: tuple[str, ...] | None = None
     place: str = ""
+    columns: tuple[str, ...] = ()  # the names of the features, where the file has them
 
     def __len__(self) -> int:
         return len(self.frames)
@@ -48,17 +51,26 @@ Tagged = Sentence | TaggedFrames
 
 
 def holds_frames(path: str | Path) -> bool:
-    """True for a .npz file and for a folder of them."""
+    """True for a .npz file, a folder of them, and a .csv file."""
     path = Path(path)
-    return path.suffix == ".npz" or path.is_dir()
+    return path.suffix == ".npz" or path.is_dir() or is_frame_table(path)
 
 
-def read_tagged_frames(path: str | Path, names: Sequence[str] = ()) -> list[TaggedFrames]:
-    """The sequences of a .npz file with `frames`, `labels` and perhaps `lengths`, or of all such files of a folder.
+def is_frame_table(path: str | Path) -> bool:
+    """True for a .csv file."""
+    return suffix_of(Path(path)) == ".csv"
+
+
+def read_tagged_frames(path: str | Path, columns: FrameColumns = FOUND) -> list[TaggedFrames]:
+    """The sequences of a .npz file with `frames`, `labels` and perhaps `lengths`, of all such files of a folder, or of
+    a .csv file.
 
     Without `lengths`, frames (T, D) and labels (T,) are one sequence; (N, T, …) and (N, T) are N sequences of one
-    length. `names` are those of labels that are whole numbers.
+    length.
     """
+    if is_frame_table(path):
+        return _of_table(Path(path), columns, tagged=True)
+    names = columns.tag_names
     found: list[TaggedFrames] = []
     for file in _files(Path(path)):
         arrays = _labelled_arrays(file)
@@ -72,15 +84,27 @@ def read_tagged_frames(path: str | Path, names: Sequence[str] = ()) -> list[Tagg
     return found
 
 
-def read_untagged_frames(path: str | Path, shape: Sequence[int]) -> list[TaggedFrames]:
-    """The sequences of a .npz or .npy file, without labels; `shape` is that of one frame."""
+def _of_table(path: Path, columns: FrameColumns, *, tagged: bool) -> list[TaggedFrames]:
+    """The sequences of a .csv file."""
+    table = read_frame_table(path, columns, tagged=tagged)
+    found = []
+    for one in table.sequences:
+        place = str(path) if one.name is None else f"{path}: sequence {one.name}"
+        found.append(TaggedFrames(check_frames(one.frames, place), one.tags if tagged else None, place, table.columns))
+    return found
+
+
+def read_untagged_frames(path: str | Path, shape: Sequence[int], columns: FrameColumns = FOUND) -> list[TaggedFrames]:
+    """The sequences of a .npz, .npy or .csv file, without labels; `shape` is that of one frame."""
     path = Path(path)
+    if is_frame_table(path):
+        return _of_table(path, columns, tagged=False)
     if path.suffix == ".npy":
         return [TaggedFrames(check_frames(_array(path), str(path)), place=str(path))]
     if not holds_frames(path):
         raise UserError(
             f"{path} does not hold frames.",
-            "Give a .npz file with an array `frames`, or a .npy file (steps, …).",
+            "Give a .npz file with an array `frames`, a .npy file (steps, …), or a .csv file.",
         )
     found = []
     for file in _files(path):

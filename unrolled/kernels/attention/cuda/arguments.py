@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 
+from unrolled.kernels.cuda.structures import arguments_header, members
+
 # name → type of the numbers; all are contiguous. B rows, T steps, S positions; H units, G gates, P blocks of the step's
 # product, F numbers fed to the cell, A of a key, C of a value. Sequences of the caller are (B, T, ·), ours (T, B, ·).
 POINTERS = {
@@ -59,15 +61,9 @@ INTEGERS = ("step", "steps", "batch", "positions", "hidden", "feed", "key_size",
 class DecoderArguments(ctypes.Structure):
     """The structure; every member has 8 bytes, so that no compiler adds padding."""
 
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in POINTERS),
-        *((name, ctypes.c_int64) for name in INTEGERS),
-        ("scale", ctypes.c_double),
-    )
+    _fields_ = members(POINTERS, INTEGERS, "scale")
 
 
 def header() -> str:
     """`arguments.h`, which the kernels include."""
-    pointers = "".join(f"    {kind}* {name};\n" for name, kind in POINTERS.items())
-    integers = "".join(f"    int64_t {name};\n" for name in INTEGERS)
-    return f"#pragma once\n\nstruct Arguments {{\n{pointers}{integers}    double scale;\n}};\n"
+    return arguments_header(POINTERS, INTEGERS, "scale")

@@ -12,6 +12,7 @@ from unrolled.kernels.attention.attention_job import Attended, AttentionJob
 from unrolled.kernels.attention.cuda import ops, programs
 from unrolled.kernels.attention.cuda.passes import DecoderJob, DecoderNumbers, DecoderTensors
 from unrolled.kernels.cuda import compiler
+from unrolled.kernels.native_operator import transformed
 from unrolled.kernels.recurrence.cuda import engine as recurrence
 from unrolled.kernels.recurrence.cuda.constants import VECTOR
 from unrolled.kernels.recurrence.cuda.plan import NUMBERS
@@ -29,7 +30,7 @@ def refuses(job: AttentionJob) -> str | None:
     if reason is not None:
         return reason
     if not torch.compiler.is_compiling():
-        if recurrence.transformed():
+        if transformed():
             return "it has no torch.func transforms and no forward-mode derivatives"
         if torch._C._is_tracing():
             return "torch.jit.trace records torch's own operators alone"

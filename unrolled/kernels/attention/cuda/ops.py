@@ -5,13 +5,15 @@ Its arguments are the fields of `DecoderTensors` and `DecoderNumbers`, one by on
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from unrolled.kernels.attention.cuda import passes
+from unrolled.kernels.attention.cuda import passes, second_order
 from unrolled.kernels.attention.cuda.passes import DecoderJob, DecoderNumbers, DecoderSaved, DecoderTensors, Results
+from unrolled.kernels.native_operator import gradients_by
 from unrolled.kernels.recurrence.cuda.passes import refuse_double_backward
 
 _TYPES = {"Tensor": "Tensor", "Tensor | None": "Tensor?", "int": "int", "bool": "bool", "float": "float"}
@@ -88,7 +90,19 @@ def _set_up(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> No
 
 
 def _attention_backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-    found = attention_backward(*gradients[: len(Results._fields)], *ctx.saved_tensors, *ctx.settings)
+    found: Sequence[Tensor | None] | None
+    if torch.is_grad_enabled():  # of the backward pass itself
+        tensors = DecoderTensors(*ctx.saved_tensors[-len(DecoderTensors._fields) :])
+        rest = tensors[len(DIFFERENTIABLE) :]
+        found = gradients_by(
+            lambda *given: second_order.run_reference(DecoderTensors(*given, *rest), ctx.settings),
+            tensors,
+            gradients,
+            ctx.needs_input_grad[1 : 1 + len(DIFFERENTIABLE)],
+        )
+        assert found is not None
+    else:
+        found = attention_backward(*gradients[: len(Results._fields)], *ctx.saved_tensors, *ctx.settings)
     others = len(DecoderTensors._fields) - len(DIFFERENTIABLE) + len(ctx.settings)
     everything = (None, *found, *(None for _ in range(others)))
     return tuple(g if need else None for g, need in zip(everything, ctx.needs_input_grad, strict=True))

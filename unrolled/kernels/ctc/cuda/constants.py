@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unrolled.kernels.cuda.structures import constants_header
+
 LANES = 32  # threads of a warp
 WARPS = 4  # of a thread block: one for each scheduler of a multiprocessor
 THREADS = WARPS * LANES
@@ -13,5 +15,4 @@ HEAD = 1 << 30  # of a link: no label before is the same
 
 def header() -> str:
     """`constants.h`, which the kernels include."""
-    values = {name: value for name, value in globals().items() if name.isupper()}
-    return "#pragma once\n\n" + "".join(f"constexpr int {name} = {value};\n" for name, value in values.items())
+    return constants_header(globals())

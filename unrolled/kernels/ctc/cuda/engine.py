@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from unrolled.kernels.ctc import reference
 from unrolled.kernels.ctc.cuda import plan
 from unrolled.kernels.ctc.cuda.arguments import CTCArguments
 from unrolled.kernels.ctc.cuda.plan import MAX_LABELS, pairs_of
+from unrolled.kernels.ctc.reference import CTCJob
 from unrolled.kernels.cuda import compiler, launch
 from unrolled.kernels.native_buffers import Allocate
 from unrolled.kernels.native_operator import Kernel, NativeOperator
@@ -134,11 +136,21 @@ def _backward(job: CTCBatch, kept: CTCLosses, d: CTCLosses, needed: Sequence[boo
 
 def _fake(job: CTCBatch, save: bool) -> CTCLosses:
     like = job.log_probs
-    return CTCLosses(like.new_empty(len(like)), like.new_empty(sum(_kept_sizes(job)) if save else 0, dtype=torch.int64))
+    saved = like.new_empty(sum(_kept_sizes(job)) if save else 0, dtype=torch.int64)
+    return CTCLosses(like.new_empty(like.shape[0]), saved)  # len() of a tensor would fix its size in a compiled graph
 
 
 def _fake_gradient(job: CTCBatch, name: str) -> Tensor:
     return job.log_probs.new_empty(job.log_probs.shape)
+
+
+def _reference(job: CTCBatch) -> tuple[Tensor]:
+    """The losses in plain torch, which reads the targets back."""
+    targets, offsets = job.targets.cpu(), job.offsets
+    if offsets is None:
+        offsets = torch.arange(len(targets)) * targets.shape[1]
+    lengths = job.input_lengths.cpu(), job.target_lengths.cpu()
+    return (reference.losses(CTCJob(job.log_probs, targets.reshape(-1), offsets.cpu(), *lengths, job.blank)).float(),)
 
 
 ctc: NativeOperator[Any, Any] = NativeOperator(
@@ -153,6 +165,7 @@ ctc: NativeOperator[Any, Any] = NativeOperator(
         fake=_fake,
         fake_gradient=_fake_gradient,
         reads=("losses",),
+        reference=_reference,
     )
 )
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 
+from unrolled.kernels.cuda.structures import arguments_header, members
+
 # name → type of the numbers; (T, B, ·) and contiguous unless strides are among the integers below. H is the number of
 # units, H' the number with padding.
 POINTERS = {
@@ -68,14 +70,9 @@ INTEGERS = (
 class Arguments(ctypes.Structure):
     """The structure; every member has 8 bytes, so that no compiler adds padding."""
 
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in POINTERS),
-        *((name, ctypes.c_int64) for name in INTEGERS),
-    )
+    _fields_ = members(POINTERS, INTEGERS)
 
 
 def header() -> str:
     """`arguments.h`, which the kernels include."""
-    pointers = "".join(f"    {kind}* {name};\n" for name, kind in POINTERS.items())
-    integers = "".join(f"    int64_t {name};\n" for name in INTEGERS)
-    return f"#pragma once\n\nstruct Arguments {{\n{pointers}{integers}}};\n"
+    return arguments_header(POINTERS, INTEGERS)

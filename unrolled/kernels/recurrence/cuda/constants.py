@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unrolled.kernels.cuda.structures import constants_header
+
 LANES = 32  # threads of a warp
 WARPS = 8  # of a thread block
 THREADS = WARPS * LANES
@@ -28,5 +30,4 @@ EMPTY_WORD = -1  # 32 bits of an exchange before they are written: a NaN that ro
 
 def header(**changed: int) -> str:
     """`constants.h`, which the kernels include; tests compile with `changed` values."""
-    values = {name: value for name, value in globals().items() if name.isupper()} | changed
-    return "#pragma once\n\n" + "".join(f"constexpr int {name} = {value};\n" for name, value in values.items())
+    return constants_header(globals() | changed)

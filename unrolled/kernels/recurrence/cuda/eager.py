@@ -5,12 +5,14 @@ Without a CUDA graph, a short sequence takes as long as the Python and torch cal
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from unrolled.kernels.recurrence.cuda import launch, passes, products
+from unrolled.kernels.native_operator import gradients_by
+from unrolled.kernels.recurrence.cuda import launch, passes, products, second_order
 from unrolled.kernels.recurrence.cuda.passes import Recurrence, Saved, Settings, Tensors
 
 FEW_ROWS = 2048  # up to here no product fills the GPU: in a CUDA graph they run side by side
@@ -105,18 +107,22 @@ class _Function(torch.autograd.Function):
         results, projected, tensors = _forward(layer, settings, save=True)
         assert results.saved is not None
         ctx.set_materialize_grads(False)
-        ctx.settings = settings.recurrence
+        ctx.settings = settings
         ctx.dtypes = {name: None if t is None else t.dtype for name, t in layer._asdict().items()}
         ctx.columns = layer.x.shape[2]
-        ctx.save_for_backward(*projected, *results.saved, *tensors._replace(h_0=None))
+        ctx.save_for_backward(*layer, *projected, *results.saved, *tensors._replace(h_0=None))
         return _shown(results)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        count = len(LayerInputs._fields)
         if torch.is_grad_enabled():  # of the backward pass itself
-            passes.refuse_double_backward(ctx)
-        x, weight_ih, exchange, saved_gates, cell_states, *tensors = ctx.saved_tensors
-        job = Recurrence(Tensors(*tensors), ctx.settings)
+            run = partial(_by_reference, ctx.settings)
+            found = gradients_by(run, ctx.saved_tensors[:count], gradients, ctx.needs_input_grad[1:])
+            assert found is not None
+            return None, *found
+        x, weight_ih, exchange, saved_gates, cell_states, *tensors = ctx.saved_tensors[count:]
+        job = Recurrence(Tensors(*tensors), ctx.settings.recurrence)
         need = LayerInputs(*ctx.needs_input_grad[1:])
         d_output, d_h_n, d_c_n = (*gradients, None)[:3]  # not every cell has a c
         saved, of_states = Saved(exchange, saved_gates, cell_states), bool(need.h_0 or need.c_0)
@@ -144,9 +150,13 @@ class _Function(torch.autograd.Function):
         if d_x is not None:
             d_x = d_x if d_x.shape[1] == ctx.columns else d_x[:, : ctx.columns]
             d_x = d_x.view(-1, batch, ctx.columns).transpose(0, 1)
-        found = (d_x, d_weight_ih, d_weight_hh, *d_biases, d_unit_weights, *left.d_states)
-        wanted = zip(found, need, ctx.dtypes.values(), strict=True)
+        made = (d_x, d_weight_ih, d_weight_hh, *d_biases, d_unit_weights, *left.d_states)
+        wanted = zip(made, need, ctx.dtypes.values(), strict=True)
         return None, *(_as(gradient, dtype) if needed else None for gradient, needed, dtype in wanted)
+
+
+def _by_reference(settings: LayerSettings, *layer: Any) -> tuple[Tensor, ...]:
+    return second_order.run_reference(LayerInputs(*layer), settings)
 
 
 def _as(tensor: Tensor | None, dtype: torch.dtype | None) -> Tensor | None:

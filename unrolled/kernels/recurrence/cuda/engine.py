@@ -11,6 +11,7 @@ from torch import Tensor
 
 from unrolled.cells import BuiltIn, GRUCell, LSTMCell, RNNCell, State
 from unrolled.kernels.cuda import compiler
+from unrolled.kernels.native_operator import transformed
 from unrolled.kernels.recurrence import torch_engine
 from unrolled.kernels.recurrence.cuda import eager, launch, ops, single_step
 from unrolled.kernels.recurrence.cuda.passes import Recurrence, Settings, Tensors
@@ -168,11 +169,6 @@ def outdone(job: ScanJob) -> str | None:
 def _dtype(job: ScanJob) -> torch.dtype:
     """The dtype in which the job is computed."""
     return torch.get_autocast_dtype(DEVICE) if torch.is_autocast_enabled(DEVICE) else job.x.dtype
-
-
-def transformed() -> bool:
-    functorch = torch._C._functorch.peek_interpreter_stack() is not None
-    return functorch or torch.autograd.forward_ad._current_level >= 0
 
 
 def _tensors(job: ScanJob) -> Iterator[Tensor]:
