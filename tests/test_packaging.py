@@ -1,4 +1,4 @@
-"""Packages that are shipped: wheels whose tag and binary agree, builds that fail aloud, recipes that follow pyproject.toml."""
+"""Packages: wheels whose tag and binary agree, builds that fail aloud, recipes that follow pyproject.toml."""
 
 from __future__ import annotations
 
