@@ -1,4 +1,4 @@
-"""What an installation costs: the size of each package that `pip install unrolled` brings, and of an import.
+"""The costs of an installation: the size of each package that `pip install unrolled` brings, and of an import.
 
 Usage: python benchmarks/footprint.py; the record goes to benchmarks/results/footprint.json.
 """

@@ -1,4 +1,4 @@
-"""What is shipped: wheels whose tag and binary agree, builds that fail aloud, recipes that follow pyproject.toml."""
+"""Packages: wheels whose tag and binary agree, builds that fail aloud, recipes that follow pyproject.toml."""
 
 from __future__ import annotations
 

@@ -56,8 +56,9 @@ class Batch:
             tensor = torch.from_numpy(value) if isinstance(value, np.ndarray) else value
             return tensor if tensor is None or tensor.device == place else tensor.to(place, non_blocking=True)
 
-        fields = (self.inputs, self.targets, self.lengths, self.resets, self.counted)
-        return Batch(*map(moved, fields), more={name: moved(value) for name, value in self.more.items()})
+        more = {name: moved(value) for name, value in self.more.items()}
+        inputs, targets, lengths = moved(self.inputs), moved(self.targets), moved(self.lengths)
+        return Batch(inputs, targets, lengths, moved(self.resets), moved(self.counted), more)
 
     def steps(self, start: int, stop: int) -> Batch:
         """The steps from `start` up to `stop` of every row, of all fields."""

@@ -78,7 +78,7 @@ class WordTable:
         return Batch(ids, targets, lengths=lengths, more=more)
 
 
-class FrameTable:
+class FrameSequences:
     """Sequences of frames of one shape; they stay where they are, and batches copy them."""
 
     def __init__(self, sequences: Sequence[NDArray[Any]], shape: Sequence[int]) -> None:

@@ -11,7 +11,7 @@ from unrolled.data import Batch, RowBuckets
 from unrolled.data.batching.feature_cache import FeatureCache
 from unrolled.data.batching.ragged import Ragged, Rows
 from unrolled.data.batching.seeds import ExampleSeeds
-from unrolled.data.batching.tables import FrameTable
+from unrolled.data.batching.tables import FrameSequences
 from unrolled.data.readers.media.archives import Medium
 from unrolled.data.readers.media.transcripts import Frames, Transcribed
 from unrolled.tasks.corpus import Corpus
@@ -65,7 +65,7 @@ class ExampleBatches(RowBuckets):
     def _gathered(self, rows: Rows) -> Batch:
         """Features side by side, and the labels of each: (B, L) and how many they are."""
         features = [self._features(self.numbers[row]) for row in rows.tolist()]
-        batch = FrameTable(features, features[0].shape[1:]).batch(targets=self._labels.padded(rows))
+        batch = FrameSequences(features, features[0].shape[1:]).batch(targets=self._labels.padded(rows))
         if self.reader.scale is not None:
             np.divide(batch.inputs, self.reader.scale, out=batch.inputs)
         return replace(batch, more={"target_lengths": self._labels.lengths[rows]}).to("cpu")
@@ -86,4 +86,4 @@ class ExampleBatches(RowBuckets):
 
 def features_batch(features: Sequence[Frames]) -> Batch:
     """Features (T, …) side by side as tensors, zeros at their ends."""
-    return FrameTable(features, features[0].shape[1:]).batch().to("cpu")
+    return FrameSequences(features, features[0].shape[1:]).batch().to("cpu")

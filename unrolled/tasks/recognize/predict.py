@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unrolled.data.batching.tables import FrameTable
+from unrolled.data.batching.tables import FrameSequences
 from unrolled.data.readers.media.archives import Medium
 from unrolled.data.readers.media.audio import Samples, audio_blocks, audio_facts, is_silent, missing_audio
 from unrolled.data.readers.media.transcripts import Frames
@@ -269,7 +269,7 @@ def posteriors_of(model: Model, pool: Sequence[Window]) -> list[Array]:
             part.append(order.pop(0))
         features = [pool[i].features for i in part]
         with model.answering():
-            log_probs, lengths = _network(model)(model.placed(FrameTable(features, features[0].shape[1:]).batch()))
+            log_probs, lengths = _network(model)(model.placed(FrameSequences(features, features[0].shape[1:]).batch()))
         log_probs = arrays_of(log_probs).host(log_probs)
         results |= {i: log_probs[row, : int(lengths[row])] for row, i in enumerate(part)}
     return [results[i] for i in range(len(pool))]

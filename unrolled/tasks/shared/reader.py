@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from unrolled.config.stored import DAMAGED, Size, stored_entry
-from unrolled.data.batching.tables import FrameTable, SequenceTable, TokenTable, WordTable
+from unrolled.data.batching.tables import FrameSequences, SequenceTable, TokenTable, WordTable
 from unrolled.errors import UserError
 from unrolled.tasks.shared.levels import classifier_level
 from unrolled.text import Tokenizer, Words, split_words, tokenizer_from_json, train_tokenizer
@@ -137,7 +137,7 @@ class Reader:
         """Inputs, each in steps, as the numbers that batches are made of."""
         if self.words is not None:
             return WordTable(self.words, inputs)
-        return TokenTable(inputs) if self.tokenizer is not None else FrameTable(inputs, self.frames)
+        return TokenTable(inputs) if self.tokenizer is not None else FrameSequences(inputs, self.frames)
 
     def tokens(self, one: Any) -> list[str]:
         """The name of each step, for figures; frames are numbered."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from unrolled.config.stored import DAMAGED, Size, stored_as, stored_entry
 from unrolled.data import Batch
 from unrolled.data.batching.ragged import Ragged, Rows
-from unrolled.data.batching.tables import FrameTable, SequenceTable, WordTable
+from unrolled.data.batching.tables import FrameSequences, SequenceTable, WordTable
 from unrolled.data.readers.tagged.frames import Tagged, TaggedFrames
 from unrolled.data.readers.tagged.sentences import Sentence
 from unrolled.errors import UserError
@@ -53,7 +53,7 @@ class TagAssets:
         """A function that makes a batch of the sequences of some numbers; words and tags are looked up once, here."""
         inputs: SequenceTable
         if self.words is None:
-            inputs = FrameTable([one.frames for one in examples if isinstance(one, TaggedFrames)], self.frames)
+            inputs = FrameSequences([one.frames for one in examples if isinstance(one, TaggedFrames)], self.frames)
         else:
             inputs = WordTable(self.words, [one.words for one in examples if isinstance(one, Sentence)])
         targets = Ragged.of([0] * len(one) if one.tags is None else self.targets(one.tags) for one in examples)
