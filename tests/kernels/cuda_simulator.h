@@ -15,6 +15,7 @@ float fminf(float, float) noexcept;
 float fmaxf(float, float) noexcept;
 float fmaf(float, float, float) noexcept;
 float log2f(float) noexcept;
+float sqrtf(float) noexcept;
 }
 
 #define DEVICE inline
