@@ -22,9 +22,11 @@ COMPILER = shutil.which(os.environ.get("CXX", "c++"))
 SOURCES = ("bind/module", "bind/vocabulary", "cells/*", "ctc/*", "recurrence/*", "runtime/*", "step/*", "*/kernels")
 STUBS = """
 #include "bind/ctc.h"
+#include "bind/lines.h"
 #include "bind/ngram.h"
 #include "bind/search.h"
 void unrolled::bind_ctc(nanobind::module_&) {}
+void unrolled::bind_lines(nanobind::module_&) {}
 void unrolled::bind_ngram(nanobind::module_&) {}
 void unrolled::bind_search(nanobind::module_&) {}
 """

@@ -75,15 +75,15 @@ def test_so_does_a_layer_of_ones_own_cell(hesitant: Hesitant, traced: bool) -> N
     assert hesitant.asked == 3
 
 
-def test_auto_asks_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = Hesitant(reference)
-    others = dict(ENGINES)
-    monkeypatch.setitem(ENGINES, "hesitant", engine)
-    for name in others:  # so that it comes first
-        monkeypatch.delitem(ENGINES, name)
-    for name, other in others.items():
-        monkeypatch.setitem(ENGINES, name, other)
-    unrolled.LSTM(3, 4)(torch.randn(5, 2, 3))
+def test_auto_asks_once() -> None:
+    engine, others = Hesitant(reference), dict(ENGINES)
+    ENGINES.clear()
+    ENGINES.update({"hesitant": engine, **others})  # it comes first
+    try:
+        unrolled.LSTM(3, 4)(torch.randn(5, 2, 3))
+    finally:  # in their order, which decides what `auto` takes
+        ENGINES.clear()
+        ENGINES.update(others)
     assert engine.asked == 1
 
 

@@ -50,7 +50,7 @@ class GraphWriter:
 
     >>> graph = GraphWriter()
     >>> graph.node("Add", "x", graph.constant(np.float32(1)))
-    'Add_1'
+    'Add_2'
     """
 
     def __init__(self, outer: GraphWriter | None = None) -> None:

@@ -160,7 +160,9 @@ def _backward_in_logs(inputs: ChainInputs, d_total: Tensor) -> dict[str, Tensor]
     with torch.enable_grad():
         free = {name: getattr(inputs, name).detach().requires_grad_() for name in inputs._fields[:-1]}
         (total,) = _in_logs(inputs._replace(**free))
-        found = torch.autograd.grad(total, list(free.values()), d_total)
+        # one step has no transitions: their gradient is zero
+        leaves = list(free.values())
+        found = torch.autograd.grad(total, leaves, d_total, allow_unused=True, materialize_grads=True)
     return {name: gradient.contiguous() for name, gradient in zip(free, found, strict=True)}
 
 
