@@ -7,6 +7,7 @@ none, the second is recorded, and from then on the host only copies the batch an
 from __future__ import annotations
 
 import gc
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -188,21 +189,30 @@ def cannot_record(reason: str) -> UserError:
 
 @contextmanager
 def _waits() -> Iterator[list[str]]:
-    """A block that collects the lines of ours at which the host waits for the GPU."""
+    """A block that collects the lines at which this thread waits for the GPU; those that make batches may wait."""
     places: list[str] = []
+    others: list[tuple[Any, ...]] = []
+    mine = threading.get_ident()
+
+    def note(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
+    ) -> None:
+        if WAITS not in str(message):
+            others.append((message, category, filename, lineno))
+        elif threading.get_ident() == mine:
+            places.append(f"{Path(filename).name}:{lineno}")
+
     before = torch.cuda.get_sync_debug_mode()
     torch.cuda.set_sync_debug_mode("warn")
     try:
-        with warnings.catch_warnings(record=True) as found:
+        with warnings.catch_warnings():
             warnings.simplefilter("always")
+            warnings.showwarning = note
             yield places
     finally:
         torch.cuda.set_sync_debug_mode(before)
-    for warning in found:
-        if WAITS in str(warning.message):
-            places.append(f"{Path(warning.filename).name}:{warning.lineno}")
-        else:
-            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    for warning in others:
+        warnings.warn_explicit(*warning)
 
 
 def _tensors(batch: Batch) -> dict[str, Tensor]:
