@@ -18,6 +18,7 @@ from unrolled.nn.dropout import Dropout
 from unrolled.nn.positions import Positions
 from unrolled.nn.transformer import TransformerDecoder, TransformerState
 from unrolled.search import Shared, TokenStep
+from unrolled.search.tokens.steady import GraphCache, graphs_of
 
 
 class _TokenScores(nn.Module):
@@ -34,6 +35,11 @@ class _TokenScores(nn.Module):
     @property
     def device(self) -> torch.device:
         return self.scores.weight.device
+
+    @property
+    def graphs(self) -> GraphCache | None:
+        """Recorded searches; none in training, where steps draw."""
+        return None if self.training else graphs_of(self)
 
     def encode(self, batch: Batch) -> EncoderOutput:
         raise NotImplementedError
@@ -84,6 +90,10 @@ class Writer(_TokenScores):
     def start(self, memory: EncoderOutput) -> Any:
         """The state before the first token (see `unrolled.search`)."""
         return self.decoder.start(memory)
+
+    def steady(self, memory: EncoderOutput, rows: int, width: int, steps: int) -> tuple[Writer, Any]:
+        """See `unrolled.search.tokens.steady`: the states of recurrent layers keep their shapes."""
+        return self, self.start(memory.padded())
 
     def step(self, tokens: Tensor, state: Any) -> TokenStep:
         """tokens (B,) → the distribution of the next token."""

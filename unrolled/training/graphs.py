@@ -6,7 +6,6 @@ none, the second is recorded, and from then on the host only copies the batch an
 
 from __future__ import annotations
 
-import gc
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 
 from unrolled.data import Batch
 from unrolled.errors import UserError
+from unrolled.kernels.cuda.recording import recording
 from unrolled.training.loss import leaves, map_state
 from unrolled.training.tbptt import TruncatedBPTT
 
@@ -125,17 +125,12 @@ class UpdateGraphs:
             self._pool = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize(device)
-        collecting = gc.isenabled()
-        gc.disable()  # memory of other graphs must not be freed while one is recorded
         try:
-            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
-            try:
+            with recording(graph, self._pool):
                 report = self.compute(static)
                 left = self.tbptt.state
                 if entry is not None:
                     _copy_state(entry, left)
-            finally:
-                graph.capture_end()
         except RuntimeError as error:
             self._recover(device)
             self._give_up(str(error).splitlines()[0])
@@ -144,8 +139,6 @@ class UpdateGraphs:
             self.tbptt.state = before
             for parameter in self.network.parameters():
                 parameter.grad = None
-            if collecting:
-                gc.enable()
         return _Recorded(graph, static, entry, left, report)
 
     def _replay(self, found: _Recorded, chunks: Sequence[Chunk], entry: Any) -> Tensor:
