@@ -24,7 +24,6 @@ from unrolled.models.recurrent_settings import (
 from unrolled.models.transformer_settings import Blocks, Feedforward, Heads
 from unrolled.nn.dropout import Dropout
 
-
 POSITIONS_AT_ONCE = 8  # a padded memory has a multiple of these
 
 

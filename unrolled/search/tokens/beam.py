@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
@@ -23,10 +24,9 @@ from unrolled.search.tokens.hypotheses import (
     nan_scores,
     nothing_left,
 )
-from unrolled.search.tokens.token_model import TokenModel, TokenStep, checked_step, reorder, select
+from unrolled.search.tokens.token_model import Graph, TokenModel, TokenStep, checked_step, reorder, select
 
 Stop = Literal["safe", "enough"]
-Graph = Literal["auto", "off", "steady"]
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,9 @@ def beam_search(
     if rows == 0:
         return []
     if graph != "off" and (steady := _steady(model, beam, limits, tree, graph)) is not None:
-        return steady(lengths, limits, start, beam, memory, memory_mask, attention)
+        found = steady(lengths, limits, start, beam, memory, memory_mask, attention)
+        if found is not None:
+            return found
     search = _Search(model, beam, limits, lengths, limits.end, memory_mask)
 
     def run() -> list[BeamResult]:
@@ -111,7 +113,9 @@ def beam_search(
     return search.arrays.without_gradients(run)()  # type: ignore[no-any-return]
 
 
-def _steady(model: Any, beam: Beam, limits: Limits, tree: bool, graph: Graph) -> Any:
+def _steady(
+    model: Any, beam: Beam, limits: Limits, tree: bool, graph: Graph
+) -> Callable[..., list[BeamResult] | None] | None:
     """The same search in steps of fixed shapes; None: it has none for this model or these settings."""
     on_gpu = getattr(getattr(model, "device", None), "type", None) == "cuda"
     if not on_gpu and graph != "steady":

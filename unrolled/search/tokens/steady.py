@@ -84,10 +84,10 @@ class SteadyModel(TokenModel, Protocol):
         """Its recorded searches; None: it has no such steps now."""
         ...
 
-    def steady(self, memory: Any, rows: int, width: int, steps: int) -> tuple[TokenModel, Any]:
+    def steady(self, memory: Any, rows: int, width: int, steps: int) -> tuple[TokenModel, Any] | None:
         """A model for at most `steps` tokens whose states keep their shapes, and its state before the first step.
 
-        The state has a row for each of `rows` inputs; `step` gets `width` of each. Positions of the memory may be
+        None: it has none for so many. The state has a row for each of `rows` inputs; `step` gets `width` of each. Positions of the memory may be
         padded. A part that is `Shared` may be changed in place.
         """
         ...
@@ -131,10 +131,12 @@ class StateBuffers:
     def follow(self, state: Any, rows: Tensor | None = None) -> None:
         """Go on with the state of a step, of which `rows` are taken; what is shared stays."""
         own, _ = leaves_of(state)
+        held = {kept.untyped_storage().data_ptr() for kept in self.own}
+        own = [new.clone() if new.untyped_storage().data_ptr() in held else new for new in own]  # not overwritten yet
         for kept, new in zip(self.own, own, strict=True):
             if rows is None:
                 kept.copy_(new)
-            elif new.dtype == kept.dtype and new.data_ptr() != kept.data_ptr():
+            elif new.dtype == kept.dtype:
                 torch.index_select(new, 0, rows, out=kept)
             else:
                 kept.copy_(new.index_select(0, rows))
@@ -147,7 +149,7 @@ def leaves_of(state: Any) -> tuple[list[Tensor], list[Tensor]]:
 
     def visit(leaf: Any) -> Any:
         if isinstance(leaf, Shared):
-            mapped(leaf.value, lambda tensor: shared.append(tensor) or tensor)
+            shared.extend(leaves_of(leaf.value)[0])
         else:
             own.append(leaf)
         return leaf
@@ -211,7 +213,7 @@ class LateFlag:
     def __init__(self, value: Tensor) -> None:
         self._value, self._on_gpu = value, value.is_cuda
         self._slots = [torch.empty_like(value, device="cpu", pin_memory=self._on_gpu) for _ in range(AHEAD)]
-        self._events = [torch.cuda.Event() for _ in range(AHEAD)] if self._on_gpu else []
+        self._events: list[Any] = [torch.cuda.Event() for _ in range(AHEAD if self._on_gpu else 0)]  # type: ignore[no-untyped-call]
         self._count = 0
 
     def begin(self) -> None:

@@ -72,8 +72,8 @@ def steady_beam(
     memory: Any,
     memory_mask: Tensor | None,
     attention: bool,
-) -> list[BeamResult]:
-    """`beam_search` in steps of fixed shapes; see `why_not_steady`."""
+) -> list[BeamResult] | None:
+    """`beam_search` in steps of fixed shapes; see `why_not_steady`. None: the model has none for so many tokens."""
     assert limits.end is not None
     rows, device = len(lengths), model.device
     prefixes = limits.prefixes if limits.prefixes is not None and any(limits.prefixes) else None
@@ -88,10 +88,13 @@ def steady_beam(
         prefixes is not None,
         attention,
     )
-    steps, state = model.steady(memory, rows, beam.size, plan.steps)
+    made = model.steady(memory, rows, beam.size, plan.steps)
+    if made is None:
+        return None
+    steps, state = made
     fill = torch.arange(plan.rows, device=device).clamp(max=rows - 1)  # the last row again and again
     state = select(state, fill)
-    key = (type(steps).__name__, plan, shapes_of(state), precision_of(device), memory_mask is None)
+    key = (type(steps).__name__, getattr(steps, "visible", False), plan, shapes_of(state), precision_of(device), memory_mask is None)
     mask = None if memory_mask is None or not beam.ranking.coverage else memory_mask[fill]
     with cache.borrowed(key, lambda: SteadyBeam(steps, state, plan, limits, cache, device, mask)) as search:
         limits.check_ids(search.vocabulary, start=start)
