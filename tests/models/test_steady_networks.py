@@ -15,7 +15,7 @@ from unrolled.config import apply
 from unrolled.models import LanguageModelSettings, language_model
 from unrolled.models.translator import translator
 from unrolled.models.translator_settings import TranslatorSettings
-from unrolled.search import Beam, BeamResult, Limits, Ranking, beam_search
+from unrolled.search import Beam, BeamResult, Limits, Ranking, Sampling, beam_search, sample
 
 CLOSE = TOLERANCES[torch.float32]
 WRITERS = [name for name in VARIANTS if name != "stepwise"]
@@ -24,6 +24,8 @@ LANGUAGE: dict[str, dict[str, Any]] = {
     "gru": {"cell": "gru", "learned_state": True},
     "chain": {"num_layers": 2, "last_size": 5},
     "feedforward": {"kind": "feedforward", "context": 4},
+    "transformer": {"kind": "transformer", "context": 32, "blocks": 2, "heads": 2},
+    "learned positions": {"kind": "transformer", "context": 32, "positions": "learned", "norm_first": False},
 }
 
 
@@ -86,6 +88,20 @@ def test_language_models(kind: str) -> None:
     found = [beam_search(network, 3, limits, start=1, beam=Beam(4, 2), graph=graph) for graph in ("off", "steady")]
     assert_alike(*found)
     assert len(network.graphs) == 1
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.8, top_k=5, repetition_penalty=1.3)])
+@pytest.mark.parametrize("kind", LANGUAGE)
+def test_language_models_that_draw(kind: str, sampling: Sampling) -> None:
+    network = a_language_model(kind)  # windows of 32 tokens are renewed at different times
+    prompts = [[1], [2, 3, 4], list(range(12)) * 4, [5] * 31]
+    limits = Limits([100, 40, 9, 70], 3, forbidden=[0])
+    expected, found = (
+        sample(network, prompts, limits, sampling=sampling, seeds=1, graph=graph) for graph in ("off", "steady")
+    )
+    assert [one.tokens for one in found] == [one.tokens for one in expected]
+    assert [one.log_prob for one in found] == pytest.approx([one.log_prob for one in expected], rel=CLOSE)
+    assert len(network.graphs) >= 1
 
 
 def test_networks_in_training_have_none() -> None:

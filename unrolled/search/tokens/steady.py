@@ -94,19 +94,22 @@ class SteadyModel(TokenModel, Protocol):
 
 
 class StateBuffers:
-    """The tensors of a model's state at fixed places: `own` has `width` rows for each of `shared`."""
+    """The tensors of a model's state at fixed places: `own` has `width` rows for each of `shared`.
+
+    All of them are zero at first: the steps before a recording begin with that.
+    """
 
     def __init__(self, state: Any, width: int) -> None:
         self.width = width
-        self.state = mapped(state, lambda leaf: self._made(leaf))
+        self.state = mapped(state, self._made)
         self.own, self.shared = leaves_of(self.state)
 
     def _made(self, leaf: Any) -> Any:
         if isinstance(leaf, Rows):
             raise UserError("A state of Python objects has no fixed shapes.", "Use tensors.")
         if isinstance(leaf, Shared):
-            return Shared(mapped(leaf.value, torch.clone))
-        return leaf.repeat_interleave(self.width, 0)
+            return Shared(mapped(leaf.value, lambda tensor: torch.zeros_like(tensor)))
+        return leaf.new_zeros(len(leaf) * self.width, *leaf.shape[1:])
 
     def widen(self, state: Any) -> None:
         """Take a state after a step as the example: a buffer holds the numbers of both without rounding them."""

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from unrolled.search.tokens.beam import Beam
 
 
+LEAST_STEPS = 16  # in the history: there is room for the steps before a recording
+
+
 @dataclass(frozen=True)
 class BeamPlan:
     """Everything but the model that the steps of a search depend on."""
@@ -80,7 +83,7 @@ def steady_beam(
     plan = BeamPlan(
         beam,
         rounded_up(rows),
-        rounded_up(max(lengths)),
+        max(LEAST_STEPS, rounded_up(max(lengths))),
         start,
         limits.end,
         limits.min_tokens,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -100,6 +100,40 @@ class SteadySampling:
         self.written += 1
 
 
+@runtime_checkable
+class WindowedSteps(Protocol):
+    """A model of fixed shapes whose windows are full after `context` tokens, and have to be renewed."""
+
+    context: int
+
+    def positions(self, state: Any) -> list[int]:
+        """The number of tokens in the window of each row."""
+        ...
+
+    def renew(self, state: Any, rows: list[int]) -> int:
+        """Begin the full windows of some rows again, in place; returns the number of tokens in them then."""
+        ...
+
+
+class Windows:
+    """The windows of a batch: the host counts their tokens, and renews those that are full."""
+
+    def __init__(self, model: WindowedSteps, state: Any) -> None:
+        self.model, self.positions = model, model.positions(state)
+
+    def room(self, state: Any) -> int:
+        """The number of steps that all windows have room for, after full ones were renewed."""
+        full = [row for row, position in enumerate(self.positions) if position >= self.model.context]
+        if full:
+            begun = self.model.renew(state, full)
+            for row in full:
+                self.positions[row] = begun
+        return self.model.context - max(self.positions)
+
+    def advance(self, count: int) -> None:
+        self.positions = [position + count for position in self.positions]
+
+
 class SampledAhead:
     """Rows that write together, block by block; each has its own random numbers."""
 
@@ -115,7 +149,9 @@ class SampledAhead:
     def begin(self, state: Any, steps: int, last: Sequence[int], written: int, seen: Tensor | None) -> None:
         """Go on after the tokens `last`, of which each row has written so many; `steps` more at most."""
         self.steps, self.written = steps, written
-        self._steady, state = self.model.steady(state, len(self.randoms), 1, steps)
+        made = self.model.steady(state, len(self.randoms), 1, steps)
+        assert made is not None  # one hypothesis of each row: windows can be renewed
+        self._steady, state = made
         self._enter(state, torch.tensor(list(last), device=self.device), seen)
 
     def _enter(self, state: Any, last: Tensor, seen: Tensor | None) -> None:
@@ -137,6 +173,7 @@ class SampledAhead:
         self.search.written.fill_(self.written)
         if self.search.seen is not None and seen is not None:
             self.search.seen.copy_(seen[fill])
+        self.windows = Windows(model, state) if isinstance(model, WindowedSteps) else None
 
     def keep(self, rows: Sequence[int]) -> None:
         """Go on with some of the rows, after all blocks were read."""
@@ -165,7 +202,8 @@ class SampledAhead:
 
     def _start(self) -> None:
         search, rows, on_gpu = self.search, len(self.randoms), self.device.type == "cuda"
-        count = min(self._next_size, self.steps)
+        room = self.steps if self.windows is None else self.windows.room(search.buffers.state)
+        count = min(self._next_size, self.steps, room)
         self._next_size = min(2 * self._next_size, LARGEST)
         first = self._slot if self._slot + count <= SLOTS else 0
         here = slice(first, first + count)
@@ -175,6 +213,8 @@ class SampledAhead:
         search.slot.fill_(first)
         for _ in range(count):
             search.step()
+        if self.windows is not None:
+            self.windows.advance(count)
         results = []
         for kept in (search.tokens, search.log_probs):
             results.append(torch.empty(count, rows, dtype=kept.dtype, pin_memory=on_gpu))
