@@ -30,13 +30,17 @@ LANGUAGE: dict[str, dict[str, Any]] = {
 
 
 def a_translator(variant: str) -> Any:
+    torch.manual_seed(len(variant))
     network: Any = translator(apply(TranslatorSettings(), {**SMALL, **VARIANTS[variant]}), Sizes(), END).eval()
     torch.nn.init.normal_(network.scores.weight)
     return network
 
 
 def a_language_model(kind: str) -> Any:
-    network: Any = language_model(LanguageModelSettings(hidden_size=8, embedding_size=6, **LANGUAGE[kind]), 13, 0).eval()
+    torch.manual_seed(len(kind))
+    network: Any = language_model(
+        LanguageModelSettings(hidden_size=8, embedding_size=6, **LANGUAGE[kind]), 13, 0
+    ).eval()
     torch.nn.init.normal_(network.scores.weight)
     return network
 

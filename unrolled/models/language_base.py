@@ -160,7 +160,7 @@ class LanguageModel(nn.Module):
         """Recorded searches; none in training, where steps draw, and none where states change their shapes."""
         return None if self.training or self.initial_state(1) is None else graphs_of(self)
 
-    def steady(self, memory: Any, rows: int, width: int, steps: int) -> tuple[TokenModel, Any]:
+    def steady(self, memory: Any, rows: int, width: int, steps: int) -> tuple[TokenModel, Any] | None:
         """See `unrolled.search.tokens.steady`."""
         return self, self.initial_state(rows) if memory is None else memory
 

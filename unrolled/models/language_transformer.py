@@ -20,8 +20,8 @@ from unrolled.models.language_base import LEAST_CONTEXT, LanguageModel, Language
 from unrolled.models.recurrent_settings import Change, unchanged
 from unrolled.models.transformer_settings import check_heads
 from unrolled.nn.positions import Positions
-from unrolled.nn.transformer import Kept, TransformerEncoder, TransformerState
-from unrolled.nn.transformer_cache import FixedState
+from unrolled.nn.transformer import TransformerEncoder, TransformerState
+from unrolled.nn.transformer_cache import FixedState, Kept
 from unrolled.search import Shared, TokenStep
 from unrolled.search.tokens.steady import GraphCache, graphs_of
 

@@ -169,8 +169,9 @@ class MultiHeadAttention(nn.Module):
         """query (B, T, E), keys and values from `project` → (B, T, E), on torch's fused attention.
 
         `mask` (B, S) or (B, T, S) is True at visible positions; a query without any gets zeros before the output's
-        projection, unless `full` says that there is none, which is not checked. With `causal` the last query sees all positions, the one before it all but the last, and so on:
-        the same for a whole sequence and for one that continues cached keys.
+        projection, unless `full` says that there is none, which is not checked. With `causal` the last query sees all
+        positions, the one before it all but the last, and so on: the same for a whole sequence and for one that
+        continues cached keys.
         """
         return self.attend(
             split_heads(F.linear(query, *self._projection(0)), self.num_heads), keys, values, mask, causal, full=full

@@ -208,13 +208,13 @@ class _Stack(nn.Module):
         layer = self._each()[0].self_attn
         weight, size = layer.out_proj.weight, layer.size // layer.num_heads
         shape = (batch, layer.num_heads, width, length, size)
-        kept = tuple(
-            (weight.new_zeros(shape, dtype=dtype), weight.new_zeros(shape, dtype=dtype)) for _ in self._each()
-        )
+        kept = tuple((weight.new_zeros(shape, dtype=dtype), weight.new_zeros(shape, dtype=dtype)) for _ in self._each())
         position = torch.zeros(batch, dtype=torch.int64, device=weight.device)
         return FixedState(position, position.new_full((batch, length), -1), kept)
 
-    def fixed_step(self, x: Tensor, state: FixedState, visible: bool = False) -> tuple[Tensor, FixedState, Tensor | None]:
+    def fixed_step(
+        self, x: Tensor, state: FixedState, visible: bool = False
+    ) -> tuple[Tensor, FixedState, Tensor | None]:
         """One more step with keys at fixed places: x (B·W, D) → output (B·W, D), the state, and its weights (B·W, S).
 
         The weights, if `visible`, are the mean over the last layer's heads.

@@ -87,8 +87,8 @@ class SteadyModel(TokenModel, Protocol):
     def steady(self, memory: Any, rows: int, width: int, steps: int) -> tuple[TokenModel, Any] | None:
         """A model for at most `steps` tokens whose states keep their shapes, and its state before the first step.
 
-        None: it has none for so many. The state has a row for each of `rows` inputs; `step` gets `width` of each. Positions of the memory may be
-        padded. A part that is `Shared` may be changed in place.
+        None: it has none for so many. The state has a row for each of `rows` inputs; `step` gets `width` of each.
+        Positions of the memory may be padded. A part that is `Shared` may be changed in place.
         """
         ...
 

@@ -97,7 +97,14 @@ def steady_beam(
     steps, state = made
     fill = torch.arange(plan.rows, device=device).clamp(max=rows - 1)  # the last row again and again
     state = select(state, fill)
-    key = (type(steps).__name__, getattr(steps, "visible", False), plan, shapes_of(state), precision_of(device), memory_mask is None)
+    key = (
+        type(steps).__name__,
+        getattr(steps, "visible", False),
+        plan,
+        shapes_of(state),
+        precision_of(device),
+        memory_mask is None,
+    )
     mask = None if memory_mask is None or not beam.ranking.coverage else memory_mask[fill]
     with cache.borrowed(key, lambda: SteadyBeam(steps, state, plan, limits, cache, device, mask)) as search:
         limits.check_ids(search.vocabulary, start=start)

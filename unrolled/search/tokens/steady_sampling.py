@@ -208,7 +208,9 @@ class SampledAhead:
         first = self._slot if self._slot + count <= SLOTS else 0
         here = slice(first, first + count)
         uniform = torch.zeros(count, rows, dtype=torch.float64, pin_memory=on_gpu)
-        uniform.copy_(torch.from_numpy(np.array([[random.random() for _ in range(count)] for random in self.randoms])).T)
+        uniform.copy_(
+            torch.from_numpy(np.array([[random.random() for _ in range(count)] for random in self.randoms])).T
+        )
         search.uniform[here, :rows].copy_(uniform, non_blocking=True)
         search.slot.fill_(first)
         for _ in range(count):

@@ -9,7 +9,6 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 from unrolled.errors import UserError
 from unrolled.search.arrays import Array, arrays_of
 
-
 Graph = Literal["auto", "off", "steady"]
 """Steps of fixed shapes in CUDA graphs: on a GPU, never, or on a CPU too, where they are not recorded."""
 
