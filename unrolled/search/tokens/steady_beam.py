@@ -220,7 +220,7 @@ class SteadyBeam:
         self.flag.begin()
 
     def _history(self, rows: int) -> History:
-        """What the search found, on the host; the attention stays where it is."""
+        """The history on the host; its attention stays where it is."""
         steps = self.active_steps[:rows].tolist()
         last, size, looked = max(steps), self.plan.beam.size, self.past_attention
 
