@@ -130,10 +130,24 @@ class LanguageModel(nn.Module):
     start_token: int
     vocabulary_size: int
     embedding: nn.Embedding
+    scores: nn.Linear
 
     @property
     def device(self) -> torch.device:
         return next(self.parameters()).device
+
+    def forward(
+        self, ids: Tensor, state: Any = None, lengths: Tensor | None = None, resets: Tensor | None = None
+    ) -> tuple[Tensor, Any]:
+        """Token ids (B, T) → scores of the token after each (B, T, V), and the state after the last."""
+        features, state = self.features(ids, state, lengths, resets)
+        return self.scores(features), state
+
+    def features(
+        self, ids: Tensor, state: Any = None, lengths: Tensor | None = None, resets: Tensor | None = None
+    ) -> tuple[Tensor, Any]:
+        """`forward` without the scores: their inputs (B, T, D), and the state after the last token."""
+        raise NotImplementedError
 
     def states(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """The vectors from which the scores are made, (B, T, D), of token ids (B, T)."""

@@ -69,18 +69,11 @@ class TransformerLM(LanguageModel):
         if settings.tied:
             self.scores.weight = self.embedding.weight
 
-    def forward(
-        self, ids: Tensor, state: Carried | None = None, lengths: Tensor | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, Carried]:
-        """Token ids (B, T) → scores of the token after each (B, T, V), and the window after the last."""
-        output, carried = self._outputs(ids, state, lengths, resets)
-        return self.scores(output), carried
-
     def states(self, ids: Tensor, lengths: Tensor) -> Tensor:
-        return self._outputs(ids, None, lengths, None)[0]
+        return self.features(ids, lengths=lengths)[0]
 
-    def _outputs(
-        self, ids: Tensor, state: Carried | None, lengths: Tensor | None, resets: Tensor | None
+    def features(
+        self, ids: Tensor, state: Carried | None = None, lengths: Tensor | None = None, resets: Tensor | None = None
     ) -> tuple[Tensor, Carried]:
         """Outputs of the last block (B, T, D), and the window after the last token."""
         window = self._entered(ids, state, resets)

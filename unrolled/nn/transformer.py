@@ -14,6 +14,7 @@ from unrolled.cells import activation as activation_of
 from unrolled.errors import UserError
 from unrolled.nn.attention import MultiHeadAttention
 from unrolled.nn.checks import check_probability, check_sizes
+from unrolled.nn.linear import Linear
 from unrolled.nn.transformer_cache import FixedKeys, FixedState, Kept, entered
 
 
@@ -54,7 +55,7 @@ class TransformerLayer(nn.Module):
         self.self_attn = MultiHeadAttention(size, num_heads, dropout)
         if cross:
             self.multihead_attn = MultiHeadAttention(size, num_heads, dropout)
-        self.linear1, self.linear2 = nn.Linear(size, wide), nn.Linear(wide, size)
+        self.linear1, self.linear2 = Linear(size, wide), Linear(wide, size)
         self.norm1, self.norm2 = nn.LayerNorm(size), nn.LayerNorm(size)
         if cross:
             self.norm3 = nn.LayerNorm(size)
