@@ -7,7 +7,6 @@ comes twice: what is loaded at first use makes the host wait once.
 
 from __future__ import annotations
 
-import gc
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +21,7 @@ from torch import Tensor, nn
 from unrolled.data import Batch
 from unrolled.data.batching.packed import copy_into, duplicate, tensors
 from unrolled.errors import UserError
+from unrolled.kernels.cuda.recording import recording
 from unrolled.training.loss import leaves, map_state
 from unrolled.training.tbptt import TruncatedBPTT
 
@@ -131,17 +131,12 @@ class UpdateGraphs:
             self._pool = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize(device)
-        collecting = gc.isenabled()
-        gc.disable()  # memory of other graphs must not be freed while one is recorded
         try:
-            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
-            try:
+            with recording(graph, self._pool):
                 report = self.compute(static)
                 left = self.tbptt.state
                 if entry is not None:
                     _copy_state(entry, left)
-            finally:
-                graph.capture_end()
         except RuntimeError as error:
             self._recover(device)
             self._give_up(str(error).splitlines()[0])
@@ -150,8 +145,6 @@ class UpdateGraphs:
             self.tbptt.state = before
             for parameter in self.network.parameters():
                 parameter.grad = None
-            if collecting:
-                gc.enable()
         return _Recorded(graph, static, entry, left, report)
 
     def _replay(self, found: _Recorded, chunks: Sequence[Chunk], entry: Any) -> Tensor:
