@@ -92,6 +92,10 @@ class RecurrentLM(LanguageModel):
             final = state_from_torch(final)
         return RecurrentOutput(output, self._drop(output, self._dropout), final)
 
+    def initial_state(self, rows: int) -> State:
+        layers = self.layer.each() if isinstance(self.layer, Chain) else [self.layer]
+        return tuple(state for layer in layers for state in state_from_torch(layer.initial_state(rows)))
+
     def states(self, ids: Tensor, lengths: Tensor) -> Tensor:
         return self.read(ids, lengths=lengths).output
 
@@ -192,6 +196,9 @@ class FeedForwardLM(LanguageModel):
         ends = lengths if lengths is not None else torch.full((ids.shape[0],), ids.shape[1], device=ids.device)
         last = ends[:, None] + torch.arange(self.context - 1, device=ids.device)  # (B, k - 1)
         return features, (seen.gather(1, last),)
+
+    def initial_state(self, rows: int) -> State:
+        return (torch.full((rows, self.context - 1), self.start_token, device=self.device),)
 
     def states(self, ids: Tensor, lengths: Tensor) -> Tensor:
         seen = torch.cat([self._before(ids, None, None), ids], dim=1)

@@ -14,6 +14,7 @@ from unrolled.kernels.vocabulary.reference import wide
 from unrolled.models.recurrent_settings import RECURRENT, TRANSFORMER, RecurrentSettings
 from unrolled.models.transformer_settings import Blocks, NormFirst
 from unrolled.search import TokenModel, TokenStep
+from unrolled.search.tokens.steady import GraphCache, graphs_of
 
 LEAST_CONTEXT = 2  # a Transformer halves its window when it is full
 
@@ -163,6 +164,19 @@ class LanguageModel(nn.Module):
         scores, state = self(torch.tensor([inputs], device=self.device), state)
         wanted = torch.tensor(targets, device=self.device)
         return float(nn.functional.cross_entropy(wide(scores[0]), wanted, reduction="sum")), state
+
+    def initial_state(self, rows: int) -> Any:
+        """The state before the first token of `rows` texts; None: it has no shape yet."""
+        return None
+
+    @property
+    def graphs(self) -> GraphCache | None:
+        """Recorded searches; none in training, where steps draw, and none where states change their shapes."""
+        return None if self.training or self.initial_state(1) is None else graphs_of(self)
+
+    def steady(self, memory: Any, rows: int, width: int, steps: int) -> tuple[TokenModel, Any] | None:
+        """See `unrolled.search.tokens.steady`."""
+        return self, self.initial_state(rows) if memory is None else memory
 
     def start(self, memory: Any) -> Any:
         """The state before the first token: a carried one, or None for the initial one."""

@@ -158,15 +158,25 @@ class MultiHeadAttention(nn.Module):
         return split_heads(keys, self.num_heads), split_heads(values, self.num_heads)
 
     def forward(
-        self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None, causal: bool = False
+        self,
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        *,
+        full: bool = False,
     ) -> Tensor:
         """query (B, T, E), keys and values from `project` → (B, T, E), on torch's fused attention.
 
         `mask` (B, S) or (B, T, S) is True at visible positions; a query without any gets zeros before the output's
-        projection. With `causal` the last query sees all positions, the one before it all but the last, and so on:
-        the same for a whole sequence and for one that continues cached keys.
+        projection, unless `full` says that there is none, which is not checked. With `causal` the last query sees all
+        positions, the one before it all but the last, and so on: the same for a whole sequence and for one that
+        continues cached keys.
         """
-        return self.attend(split_heads(linear(query, *self._projection(0)), self.num_heads), keys, values, mask, causal)
+        return self.attend(
+            split_heads(linear(query, *self._projection(0)), self.num_heads), keys, values, mask, causal, full=full
+        )
 
     def project_all(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """x (B, T, E) → queries, keys and values, (B, N, T, d) each, for self-attention."""
@@ -179,7 +189,14 @@ class MultiHeadAttention(nn.Module):
         return split_heads(query, heads), split_heads(keys, heads), split_heads(values, heads)
 
     def attend(
-        self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None, causal: bool = False
+        self,
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        *,
+        full: bool = False,
     ) -> Tensor:
         """`forward` of a projected query (B, N, T, d)."""
         steps, positions = query.shape[2], keys.shape[2]
@@ -190,7 +207,7 @@ class MultiHeadAttention(nn.Module):
             output = self.out_proj(join_heads(seen))
             return output
         allowed = _allowed(mask, causal, steps, positions, query.device)
-        empty = None if mask is None or allowed is None else ~allowed.any(dim=-1, keepdim=True)
+        empty = None if full or mask is None or allowed is None else ~allowed.any(dim=-1, keepdim=True)
         if empty is not None and allowed is not None:
             allowed = allowed | empty
         seen = F.scaled_dot_product_attention(query, keys, values, allowed, dropout)

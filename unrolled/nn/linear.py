@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unrolled.kernels.cuda.products import product
+from unrolled.kernels.cuda.products import column_sums, product
 from unrolled.kernels.native_operator import gradients_by, transformed
 
 NARROW = (torch.bfloat16, torch.float16)
@@ -66,7 +66,7 @@ class _Narrow(torch.autograd.Function):
         flat = d_output.reshape(-1, d_output.shape[-1])
         d_x = (flat @ ctx.factor).view_as(x) if ctx.needs_input_grad[0] else None
         d_weight = product(flat.t(), x.reshape(-1, x.shape[-1]), wide=True)
-        return d_x, d_weight, None if bias is None else flat.sum(0, dtype=torch.float32)
+        return d_x, d_weight, None if bias is None else column_sums(flat)
 
 
 def _plain(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor]:
