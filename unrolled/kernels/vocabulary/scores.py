@@ -7,6 +7,7 @@ from torch import Tensor
 
 from unrolled.kernels import ENGINES
 from unrolled.kernels.vocabulary import chunked, reference
+from unrolled.kernels.vocabulary.cuda import engine
 
 
 def top_scores(
@@ -25,6 +26,8 @@ def top_scores(
         from unrolled.kernels.vocabulary import native_ops as vocabulary_ops
 
         return vocabulary_ops.top_scores(scores, count, blocked, normalised)
+    if scores.is_cuda and not torch.compiler.is_compiling() and engine.picks(scores, count):
+        return engine.top_scores(scores, count, blocked, normalised)
     return reference.top_scores(scores, count, blocked, normalised)
 
 
