@@ -186,7 +186,8 @@ def test_the_top_scores_are_those_of_a_stable_sort(
     blocked = None
     if blocking != "none":
         blocked = torch.rand(1 if blocking == "one row" else rows, vocabulary) < 0.3
-    values, tokens = engine.top_scores(scores, count, blocked, normalised)
+    values, tokens, norms = engine.top_scores(scores, count, blocked, normalised)
+    torch.testing.assert_close(norms, torch.zeros(rows) if normalised else scores.float().logsumexp(-1))
     exact = scores.float() if normalised else scores.float().log_softmax(-1)
     if blocked is not None:
         exact = exact.masked_fill(blocked, -torch.inf)
@@ -201,5 +202,5 @@ def test_the_top_scores_are_those_of_a_stable_sort(
 def test_a_nan_among_scores_does_not_hide(normalised: bool) -> None:
     scores = torch.zeros(3, 300)
     scores[1, 299], scores[2] = torch.nan, -torch.inf
-    values, _ = engine.top_scores(scores, 2, None, normalised)
+    values, _, _ = engine.top_scores(scores, 2, None, normalised)
     assert values.isnan().all(1).tolist() == [False, True, False] if normalised else values[1].isnan().all()

@@ -14,6 +14,7 @@ POINTERS = {
     "d_vectors": "const float",  # (rows, width): gradients of the embedded tokens
     "d_weight": "float",  # (vocabulary, width)
     "blocked": "const uint8_t",  # (rows, vocabulary) or (vocabulary,): tokens that are left out; or none
+    "norms": "float",  # (rows,): log Σ exp of the scores; 0 if they are normalised
     "values": "float",  # (rows, count): the highest log-probabilities
     "chosen": "int64_t",  # (rows, count): their tokens
 }

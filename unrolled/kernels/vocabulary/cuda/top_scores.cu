@@ -64,6 +64,7 @@ KERNEL top_scores(KERNEL_ARGUMENT Arguments given) {
     // a NaN among the scores makes all of them NaN; −inf everywhere stays that
     const bool wrong = sums.powers != sums.powers && sums.most > -1.0f / 0.0f;
     const float norm = wrong ? 0.0f / 0.0f : given.normalised ? 0.0f : sums.norm();
+    if (thread_index() == 0) given.norms[row] = norm;
     Best mine = scores.next({0.0f, -1});
     for (int64_t i = 0; i < given.count; i++) {
         const Best warps = best_of_warp(mine);
