@@ -44,7 +44,12 @@ SHORT = {
 }
 LONG = {
     "Nottingham": {
-        "100 units, long": ["train.max_steps=10000", "train.eval_every=500", "train.patience=5", "model.hidden_size=100"]
+        "100 units, long": [
+            "train.max_steps=10000",
+            "train.eval_every=500",
+            "train.patience=5",
+            "model.hidden_size=100",
+        ]
     },
     "MuseData": {},
 }

@@ -186,7 +186,7 @@ def test_outputs_begin_as_they_must_and_the_beginning_counts() -> None:
 
 
 def test_hypotheses_of_a_row_share_the_run_over_its_prefix() -> None:
-    """Each row is one row of the model until a prefix ends; then the beam opens. The results are those of all outputs."""
+    """Each row is one row of the model until a prefix ends; then the beam opens. It equals exhaustive search."""
     model, beam = a_model(), Beam(V**3, n_best=5)
     prefixes = [[2, 1, 3], [3, 2, 2, 1]]
     found = beam_search(model, 2, Limits(end=END, max_tokens=6, prefixes=prefixes), start=START, beam=beam)
