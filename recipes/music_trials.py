@@ -45,13 +45,20 @@ SHORT = {
 LONG = {
     "Nottingham": {
         "100 units, long": [
-            "train.max_steps=10000",
-            "train.eval_every=500",
-            "train.patience=5",
+            *("train.max_steps=10000", "train.eval_every=500", "train.patience=5"),
             "model.hidden_size=100",
         ]
     },
-    "MuseData": {},
+    "MuseData": {
+        "100 units, long": [
+            *("train.max_steps=4500", "train.eval_every=300", "train.patience=5", "train.plateau_patience=1"),
+            "model.hidden_size=100",
+        ],
+        "200 units, dropout 0.3, long": [
+            *("train.max_steps=6000", "train.eval_every=300", "train.patience=5", "train.plateau_patience=1"),
+            *("model.hidden_size=200", "model.dropout=0.3"),
+        ],
+    },
 }
 CELL = "gru-0"
 

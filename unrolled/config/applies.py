@@ -42,7 +42,7 @@ def only(*alternatives: Mapping[str, Any], **conditions: Any) -> dict[str, Any]:
     return {"only": [dict(one) for one in alternatives] or [conditions]}
 
 
-class Asked(NamedTuple):
+class AskingValue(NamedTuple):
     """A value of a key that asks for another key of its section, which must not be left as it is."""
 
     value: Any
@@ -54,7 +54,7 @@ class Asked(NamedTuple):
 
 def asking(value: Any, name: str, left: Any, *, why: str, fix: str) -> dict[str, Any]:
     """For a Field: the value of its key that asks for the key `name` to be other than `left`; otherwise an error."""
-    return {"asking": Asked(value, name, left, why, fix)}
+    return {"asking": AskingValue(value, name, left, why, fix)}
 
 
 def check_keys(
@@ -91,7 +91,7 @@ def check_keys(
         raise UserError("\n  ".join([f"{len(problems)} keys do nothing here:", *map(str, problems)]))
 
 
-def _check_asked(config: Section, path: str, asked: Asked) -> None:
+def _check_asked(config: Section, path: str, asked: AskingValue) -> None:
     """Raises if the key that a value asks for is left as it is."""
     if attrgetter(f"{path.rpartition('.')[0]}.{asked.name}")(config) == asked.left:
         raise UserError(f"{path}={asked.value}: {asked.why}.", asked.fix)

@@ -63,7 +63,7 @@ class Key:
     meaning: str
     kinds: frozenset[type] = field(default=frozenset(), repr=False)  # types of values, apart from the choices
     only: tuple[Condition, ...] = field(default=(), repr=False)  # of the key and of the sections around it
-    asking: Any = field(default=None, repr=False)  # an `Asked`: a value that asks for another key
+    asking: Any = field(default=None, repr=False)  # an `AskingValue`: a value that asks for another key
 
     @property
     def only_choices(self) -> bool:
