@@ -155,8 +155,8 @@ def test_words_that_share_their_ends_are_read_alike(phones: Model, files: Path) 
     said, side = str(files / "said.txt"), phones.assets.target.tokenizer
     spelt = {word: [text.split()] for word, text in PHONES.items()}
     labels = sorted({phone for text in PHONES.values() for phone in text.split()})
-    given = [{"lexicon": said}, {"lexicon": said, "share_ends": True}, {"lexicon": Lexicon(spelt, labels)}]
-    given.append({"lexicon": Lexicon(spelt, labels, share_ends=True)})
+    given: list[dict[str, Any]] = [{"lexicon": said}, {"lexicon": said, "share_ends": True}]
+    given += [{"lexicon": Lexicon(spelt, labels, share_ends=share)} for share in (False, True)]
     made = [with_dictionary(WritingOptions(**options), side).lexicon.lexicon for options in given]
     assert [one.share_ends for one in made] == [False, True, False, True]
     assert [one.graph.size for one in made] == [15, 9, 15, 9]  # counted by hand

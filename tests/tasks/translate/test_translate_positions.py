@@ -12,6 +12,7 @@ import unrolled
 from tests.cli.test_generate import call
 from tests.fitting import fitting
 from tests.tasks.translate.conftest import KINDS, SMALL, numbers, small, table
+from unrolled.config import apply
 from unrolled.models.transformer_translator import TransformerTranslator
 from unrolled.tasks.translate.describe import FRACTION
 
@@ -31,7 +32,7 @@ def test_fraction_needs_the_codes_of_the_decoder(pairs: Path, tmp_path: Path) ->
     """A text that is being written has no length yet: no decoder takes sinusoids in silence."""
     keys = fitting("translate", {**SMALL, **KINDS["transformer"], "train.max_steps": 1, "model.positions": "fraction"})
     changes = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
-    command = ("train", "translate", "--train", pairs, "--out", tmp_path / "run", *changes)
+    command: list[str | Path] = ["train", "translate", "--train", pairs, "--out", tmp_path / "run", *changes]
     code, _, said = call(*command)
     assert code == 2
     assert said.endswith(
@@ -54,10 +55,7 @@ def test_a_model_from_before_the_key_keeps_its_sinusoids_and_says_so(pairs: Path
     )
     answers = [str(one) for one in model.predict(["3 5", "7"])]
     file = tmp_path / "old.safetensors"
-    older = model.config.model_copy(
-        update={"model": model.config.model.model_copy(update={"target_positions": "auto"})}
-    )
-    replace(model, config=older).save(file)
+    replace(model, config=apply(model.config, {"model.target_positions": "auto"})).save(file)
     old = unrolled.load(file)
     network: Any = old.network
     assert (network.source_positions.kind, network.target_positions.kind) == ("fraction", "sinusoidal")

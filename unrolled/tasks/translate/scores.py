@@ -70,7 +70,7 @@ def _kind(
     return told_apart(references, _symbols(side), lexicon, asked, symbols=symbols, lowercase=lowercase)
 
 
-def _symbols(side: Side) -> list[str]:
+def _symbols(side: Side) -> tuple[str, ...]:
     vocabulary = side.tokenizer.vocabulary
     return vocabulary.tokens[len(vocabulary.specials) :]
 
