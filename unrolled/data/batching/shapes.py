@@ -14,6 +14,7 @@ from unrolled.data.batching.packed import packed
 from unrolled.data.batching.prefetch import IndexedBatches, Prefetcher
 
 LEAST_STEP = 2  # sizes are multiples of it
+GPU_THREADS = 2  # that make batches beside the one that feeds a GPU: they compete for Python's lock
 ROW_PARTS = 32  # rows follow from the lengths where a batch has so many tokens: finer steps add few shapes
 
 
@@ -108,12 +109,12 @@ def ahead_of_gpu(batches: IndexedBatches, padding: Padding | None) -> IndexedBat
 
     Updates run in the background, so that the next batches are made while the GPU works. A thread of their own would
     take as much of Python's lock from the one that feeds the GPU as it saves. A task that prefetches by itself, since
-    its batches take longer, keeps its threads.
+    its batches take longer, has two.
     """
 
     def prepare(batch: Batch) -> Batch:
         return packed(batch if padding is None else padding(batch), pinned=True)
 
     if isinstance(batches, Prefetcher):
-        return Prefetcher(Prepared(batches.batches, prepare))
+        return Prefetcher(Prepared(batches.batches, prepare), threads=GPU_THREADS)
     return Prepared(batches, prepare)
