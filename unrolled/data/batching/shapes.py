@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from unrolled.data.batching.batch import Batch
@@ -79,13 +79,19 @@ def _with_rows(batch: Batch, rows: int) -> Batch:
 
 
 def _longer(x: Tensor, steps: int) -> Tensor:
-    extra = steps - x.shape[1]
-    return x if extra <= 0 else F.pad(x, (0, 0) * (x.dim() - 2) + (0, extra))
+    if steps <= x.shape[1]:
+        return x
+    longer = np.zeros((x.shape[0], steps, *x.shape[2:]), dtype=(array := x.numpy()).dtype)
+    longer[:, : x.shape[1]] = array
+    return torch.from_numpy(longer)
 
 
 def _more_rows(x: Tensor, rows: int, value: int = 0) -> Tensor:
-    extra = rows - len(x)
-    return x if extra <= 0 else torch.cat([x, x.new_full((extra, *x.shape[1:]), value)])
+    if rows <= len(x):
+        return x
+    more = np.full((rows, *x.shape[1:]), value, dtype=(array := x.numpy()).dtype)
+    more[: len(array)] = array
+    return torch.from_numpy(more)
 
 
 class Prepared:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from unrolled.kernels import ENGINES
 from unrolled.kernels.vocabulary import chunked, reference
+from unrolled.kernels.vocabulary.cuda import engine
 
 
 def top_scores(
@@ -25,6 +26,8 @@ def top_scores(
         from unrolled.kernels.vocabulary import native_ops as vocabulary_ops
 
         return vocabulary_ops.top_scores(scores, count, blocked, normalised)
+    if scores.is_cuda and not torch.compiler.is_compiling() and engine.picks(scores, count):
+        return engine.top_scores(scores, count, blocked, normalised)
     return reference.top_scores(scores, count, blocked, normalised)
 
 
@@ -43,6 +46,8 @@ def linear_scores(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
             return vocabulary_ops.score_rows(x, weight, bias)
         if vocabulary_ops.NARROW:
             return vocabulary_ops.narrow_score_rows(x, weight, bias)
+    if x.is_cuda and not torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        return chunked.linear_scores(x, weight, bias)
     return reference.linear_scores(x, weight, bias)
 
 
