@@ -191,16 +191,12 @@ def flash(seconds: float) -> list[dict[str, Any]]:
         except RuntimeError as error:
             rows.append(row(what, f"not measured: {error}"))
             continue
-        runs = {"ours": training_step(*made(kind, hidden, 64, 128, torch.bfloat16)), "theirs": step}
-        eager, captured, note = timed(runs, seconds), None, f"its {backend} backend, both from Python"
-        try:
-            captured = timed({name: graphed(run) for name, run in runs.items()}, seconds)
-            note = f"its {backend} backend, both in a graph"
-        except RuntimeError as error:
-            note += f"; it cannot be captured: {str(error).splitlines()[0][:80]}"
+        ours = training_step(*made(kind, hidden, 64, 128, torch.bfloat16))
+        times = timed({"ours": ours, "theirs": step}, seconds)
+        captured = timed({"ours": graphed(ours)}, seconds)["ours"]  # its kernels use a stream of their own: no capture
         _read_by_graphs.clear()
-        times = captured or eager
-        details.append({"what": what, "backend": backend, "graph": captured, "eager": eager})
+        details.append({"what": what, "backend": backend, "eager": times, "ours_in_a_graph": captured})
+        note = f"its {backend} backend, both from Python; ours in a graph {times['theirs'] / captured:.1f}×"
         rows.append(row(what, times["theirs"] / times["ours"], "report", "", note))
     return rows
 
