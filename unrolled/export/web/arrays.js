@@ -35,8 +35,20 @@ export function argmax(values) {
 
 // The places of the highest numbers, from the highest down; of equal ones the first comes first.
 export function top(values, count) {
-  const places = Array.from(values, (_, place) => place);
-  return places.sort((a, b) => values[b] - values[a] || a - b).slice(0, count);
+  let order = Array.from(values, (_, place) => place);
+  if (count < order.length / 8) { // most cannot be among them: sorting a large vocabulary takes longer
+    const some = [];
+    for (const place of order) {
+      if (some.length === count && !(values[place] > values[some[count - 1]])) continue;
+      let at = some.length;
+      while (at > 0 && values[place] > values[some[at - 1]]) at -= 1;
+      some.splice(at, 0, place);
+      if (some.length > count) some.pop();
+    }
+    return some;
+  }
+  order = order.sort((a, b) => values[b] - values[a] || a - b);
+  return order.slice(0, count);
 }
 
 // log(e^a + e^b)

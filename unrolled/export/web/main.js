@@ -10,6 +10,7 @@ const VERSION = 1;
 // For each task its model, which answers, and its view.
 const TASKS = {
   classify: () => Promise.all([import("./classify.js"), import("./view-classify.js")]),
+  generate: () => Promise.all([import("./generate.js"), import("./view-generate.js")]),
 };
 
 const view = document.getElementById("view");
