@@ -11,6 +11,7 @@ const VERSION = 1;
 const TASKS = {
   classify: () => Promise.all([import("./classify.js"), import("./view-classify.js")]),
   generate: () => Promise.all([import("./generate.js"), import("./view-generate.js")]),
+  recognize: () => Promise.all([import("./recognize.js"), import("./view-recognize.js")]),
 };
 
 const view = document.getElementById("view");
