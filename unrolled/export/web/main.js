@@ -12,6 +12,8 @@ const TASKS = {
   classify: () => Promise.all([import("./classify.js"), import("./view-classify.js")]),
   generate: () => Promise.all([import("./generate.js"), import("./view-generate.js")]),
   recognize: () => Promise.all([import("./recognize.js"), import("./view-recognize.js")]),
+  tag: () => Promise.all([import("./tag.js"), import("./view-tag.js")]),
+  translate: () => Promise.all([import("./translate.js"), import("./view-translate.js")]),
 };
 
 const view = document.getElementById("view");

@@ -122,8 +122,26 @@ class BPETokenizer extends Tokenizer {
 
   piece(number) { return this.bytes[number]; }
 
-  token(number) {
-    return number < this.first ? super.token(number) : new TextDecoder("utf-8", { ignoreBOM: true }).decode(this.bytes[number]);
+  token(number) { return number < this.first ? super.token(number) : readable(this.bytes[number]); }
+}
+
+// Bytes as text; those that are only part of a character as \xe6.
+function readable(bytes) {
+  let text = "";
+  for (let at = 0; at < bytes.length; ) {
+    const letter = [1, 2, 3, 4].map((size) => whole(bytes.subarray(at, at + size))).find((found) => found !== null);
+    text += letter ?? `\\x${bytes[at].toString(16).padStart(2, "0")}`;
+    at += letter ? new TextEncoder().encode(letter).length : 1;
+  }
+  return text;
+}
+
+// The one character that bytes are, or null.
+function whole(bytes) {
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    return null;
   }
 }
 
