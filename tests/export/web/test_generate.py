@@ -13,7 +13,7 @@ from tests.runtime.folders import exported_of
 from unrolled import runtime
 
 PROMPTS = ["", "3 and 4", "1", "ünknown 猫 and 7\n", "3 and 4 make 7\n5 and 5 make 10\n2 and"]
-STORED = ["generate-gru", "generate-bpe", "generate-transformer", "generate-feedforward", "generate-peephole"]
+STORED = ["generate-gru", "generate-bpe", "generate-transformer"]
 
 
 @pytest.mark.parametrize("kind", STORED)
@@ -39,11 +39,9 @@ def test_the_same_text(kind: str, page: Any) -> None:
 @pytest.mark.parametrize(
     ("level", "more"),
     [
-        ("word", {}),
         ("symbols", {"data.lowercase": True}),
         ("word", {"data.direction": "backward"}),
-        ("bpe", {"data.direction": "backward", "data.max_size": 300}),
-        ("bpe", {"data.lowercase": True, "data.max_size": 300}),
+        ("bpe", {"data.direction": "backward", "data.lowercase": True, "data.max_size": 300}),
     ],
 )
 def test_levels_and_directions(level: str, more: dict[str, Any], page: Any, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tests.runtime.folders import exported_of
 from unrolled import runtime
 
 SOURCES = ["3 5 7", "1 2", "9", "", "3 ünbekannt 猫 7", " 4  4 4 4 4 4 4 4 4 4 4"]
-KINDS = [f"translate-{kind}" for kind in ("luong", "bahdanau", "plain", "transformer", "stepwise")]
+KINDS = [f"translate-{kind}" for kind in ("luong", "plain", "transformer")]
 
 
 def same(found: list[Any], expected: list[Any]) -> None:
@@ -35,7 +35,7 @@ def same(found: list[Any], expected: list[Any]) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_translations(kind: str, page: Any) -> None:
     model = exported_of(kind)
-    attends = kind not in ("translate-plain", "translate-stepwise")
+    attends = kind != "translate-plain"
     with served(stored_page(kind)) as address:
         opened(page, address)
         for beam, n_best in ((1, 1), (5, 1), (4, 3)):

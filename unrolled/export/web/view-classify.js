@@ -11,7 +11,9 @@ export function show(place, model) {
   const answer = make("section", { id: "answer", "aria-live": "polite" });
   const { ask, status } = answering(async () => {
     const found = await model.answer(box.value);
-    answer.replaceChildren(...(found.value === undefined ? labelled(found, model) : [make("p", { class: "said" }, shown(found.value))]));
+    const parts = found.value === undefined ? labelled(found, model) : [make("p", { class: "said" }, shown(found.value))];
+    if (!box.value.trim()) parts.unshift(make("p", { class: "quiet" }, "The box is empty: this only reflects how common the answers were in training."));
+    answer.replaceChildren(...parts);
   });
   box.addEventListener("input", ask);
   place.append(box.labelled, answer, status);

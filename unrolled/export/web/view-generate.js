@@ -40,7 +40,8 @@ export function show(place, model) {
   });
   box.addEventListener("keydown", (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit(); });
   choosing(text, (token) => choices.replaceChildren(...alternatives(token.about, model)));
-  place.append(form, text, status, choices);
+  const legend = make("p", { class: "quiet" }, "The stronger a token is marked, the less likely the model took it to be. Choose one to see the others.");
+  place.append(form, text, status, legend, choices);
   box.focus();
 }
 
