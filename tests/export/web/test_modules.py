@@ -1,7 +1,8 @@
-"""The page's modules against the Python they follow: text, random numbers, CTC, sound. No model and no npm is needed."""
+"""The page's modules against the Python they follow: text, random numbers, CTC, sound. No model or npm is needed."""
 
 from __future__ import annotations
 
+import itertools
 import random
 import sys
 import unicodedata
@@ -61,7 +62,8 @@ def test_tokenizers(level: str, lowercase: bool, modules: Any) -> None:
           const tokenizer = (await import("/web/tokenizers.js")).tokenizerOf(stored);
           return texts.map((text) => {
             const ids = tokenizer.ids(text);
-            return [ids, tokenizer.decode(ids), tokenizer.decode(ids.slice(1, -1)), ids.map((id) => tokenizer.token(id))];
+            const tokens = ids.map((id) => tokenizer.token(id));
+            return [ids, tokenizer.decode(ids), tokenizer.decode(ids.slice(1, -1)), tokens];
           });
         }""",
         [tokenizer.to_json(), texts],
@@ -105,7 +107,8 @@ def test_words_and_ngrams(modules: Any) -> None:
             const words = splitWords(text);
             const { inputs, spelt, spellings } = known.arrays(words);
             const ngrams = ngramArrays(words, 997).ngrams.data;
-            return { words, tagged: wordsOf(text), ids: inputs.data, spelt: spelt.data, spellings: spellings.data, ngrams };
+            const letters = { spelt: spelt.data, spellings: spellings.data };
+            return { words, tagged: wordsOf(text), ids: inputs.data, ...letters, ngrams };
           });
         }""",
         [words.to_json(), texts],
@@ -122,7 +125,7 @@ def test_words_and_ngrams(modules: Any) -> None:
         assert one["spellings"] == [letter for word in letters for letter in word]
         low = [word.lower() for word in split]
         hashes = [one for word in low for one in word_ngrams(word)]
-        hashes += [pair_ngram(*pair) for pair in zip(low, low[1:], strict=False)]
+        hashes += [pair_ngram(*pair) for pair in itertools.pairwise(low)]
         assert sorted(one["ngrams"]) == sorted(value % 997 for value in hashes)
 
 

@@ -26,9 +26,7 @@ def test_nothing_comes_from_elsewhere() -> None:
     assert re.findall(r"<script[^>]*>([^<]*)</script>", index) == [""]
     assert not re.search(r"<style|style=|\son\w+=", index)
     for name, text in FILES.items():
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text), (
-            name
-        )
+        assert not re.search(r"(inner|outer|Adjacent)HTML|document\.write|\beval\(|new Function", text), name
         found = re.findall(r"https?://[\w.:/-]+", text)
         assert set(found) <= {"http://127.0.0.1:8000", "http://www.w3.org/2000/svg", "https://x.y"}, name
 
@@ -37,23 +35,28 @@ def test_what_a_page_imports_is_there() -> None:
     for name, text in FILES.items():
         for other in re.findall(r"""(?:from|import\(|new URL\() ?["']\./([\w./-]+)["']""", text):
             assert f"web/{other}" in FILES or other.startswith("onnxruntime/"), f"{name} imports {other}"
-        assert max(map(len, text.splitlines())) <= 200, name
 
 
 def test_policy_in_the_browser(page: Any) -> None:
     with served(stored_page("classify")) as address:
         opened(page, address)
-        assert page.evaluate("() => { try { return new Function('return 1')(); } catch (e) { return e.name; } }") == (
-            "EvalError"
-        )
-        page.evaluate(
-            """() => {
+        blocked = page.evaluate(
+            """async () => {
+              const found = [];
+              document.addEventListener("securitypolicyviolation", (event) => found.push(event.effectiveDirective));
               const script = document.createElement("script");
               script.textContent = "window.ran = true";
               document.body.append(script);
+              const style = document.createElement("style");
+              style.textContent = "body { color: red }";
+              document.body.append(style);
+              const picture = new Image();
+              picture.src = "http://127.0.0.1:9/x.png";
+              await new Promise((resolve) => { setTimeout(resolve, 200); });
+              return [window.ran ?? false, found.sort()];
             }"""
         )
-        assert page.evaluate("() => window.ran") is None
+        assert blocked == [False, ["img-src", "script-src-elem", "style-src-elem"]]
 
 
 @pytest.mark.parametrize(
