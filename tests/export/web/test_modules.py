@@ -196,7 +196,7 @@ def test_resampling(rate: int, wanted: int, modules: Any) -> None:
     """Against soxr: what both rates can hold is the same, what the new one cannot hold is gone."""
     time = np.arange(rate // 2) / rate
     tones = [100.0, 440.0, 0.3 * min(rate, wanted), 0.42 * min(rate, wanted)]
-    samples = sum(np.sin(2 * np.pi * tone * time + tone) for tone in tones) / 8
+    samples = np.sum([np.sin(2 * np.pi * tone * time + tone) for tone in tones], axis=0) / 8
     if wanted < rate:
         samples = samples + 0.1 * np.sin(2 * np.pi * 0.58 * wanted * time)
     samples = samples.astype(np.float32)
