@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -19,7 +18,8 @@ struct Corner {
 int64_t pixel_before(double place) { return place < 0.0 ? -1 : static_cast<int64_t>(place); }
 
 // The grey between four pixels around (x, y), which is in the picture; pixels beyond an edge are those of the edge.
-uint8_t between(const LineChange& change, const uint8_t* given, double x, double y) {
+uint8_t between(const LineChange& change, double x, double y) {
+  const uint8_t* given = change.given;
   x -= 0.5;
   y -= 0.5;
   const int64_t column = pixel_before(x), row = pixel_before(y);
@@ -36,7 +36,7 @@ uint8_t between(const LineChange& change, const uint8_t* given, double x, double
 }
 
 // The columns from `begin` to `end` read the quadrilateral of four corners; what is outside the picture is 0.
-void warp_strip(const LineChange& change, const uint8_t* given, int64_t begin, int64_t end, const Corner (&corners)[4],
+void warp_strip(const LineChange& change, int64_t begin, int64_t end, const Corner (&corners)[4],
                 Pixels& out) {
   const auto [nw, sw, se, ne] = corners;
   const double across = 1.0 / static_cast<double>(end - begin), down = 1.0 / static_cast<double>(change.high);
@@ -54,17 +54,17 @@ void warp_strip(const LineChange& change, const uint8_t* given, int64_t begin, i
       const double v = static_cast<double>(row) + 0.5;
       const double x = x_top + x_down * v + x_slope * v, y = y_top + y_down * v + y_slope * v;
       const bool inside = x >= 0.0 && x < wide && y >= 0.0 && y < high;
-      pixel[row] = inside ? between(change, given, x, y) : 0;
+      pixel[row] = inside ? between(change, x, y) : 0;
     }
   }
 }
 
-void warp(const LineChange& change, const uint8_t* given, Pixels& out) {
+void warp(const LineChange& change, Pixels& out) {
   const int64_t edges = change.strips + 1;
   const double high = static_cast<double>(change.high), step = static_cast<double>(change.width) / change.strips;
   const double scale = static_cast<double>(change.wide) / static_cast<double>(change.width);
   const auto moved = [&](int64_t which, int64_t edge) {
-    return (-change.reach + (change.reach + change.reach) * change.moves[which * edges + edge]) * high;
+    return change.moves[static_cast<size_t>(which * edges + edge)];
   };
   const auto place = [&](int64_t edge) {
     return edge == change.strips ? change.width : static_cast<int64_t>(std::nearbyint(edge * step));
@@ -79,7 +79,7 @@ void warp(const LineChange& change, const uint8_t* given, Pixels& out) {
   };
   for (int64_t strip = 0; strip < change.strips; ++strip) {
     const Corner corners[4] = {top(strip), bottom(strip), bottom(strip + 1), top(strip + 1)};
-    warp_strip(change, given, place(strip), place(strip + 1), corners, out);
+    warp_strip(change, place(strip), place(strip + 1), corners, out);
   }
 }
 
@@ -110,14 +110,11 @@ void blend(Pixels& picture, const Pixels& other, float share) {
   }
 }
 
-// Three box filters with a fraction at their ends come close to a Gaussian (Gwosdek et al. 2011). Here the boxes are
-// one pixel long, the fraction of each neighbour is `a`, and weights are integers of 24 bits.
-void blur(int64_t wide, int64_t high, float deviation, Pixels& picture) {
+// Three box filters with a fraction at their ends come close to a Gaussian (Gwosdek et al. 2011). Below a deviation
+// of 1.4 the boxes are one pixel long, the fraction of each neighbour is `a`, and weights are integers of 24 bits.
+void blur(int64_t wide, int64_t high, float deviation, Pixels& picture, Pixels& next) {
   constexpr int kPasses = 3;
   const float variance = deviation * deviation / kPasses;
-  if (std::floor((std::sqrt(12.0 * variance + 1.0) - 1.0) / 2.0) != 0.0) {
-    throw std::invalid_argument("a blur of 1.4 pixels or more");
-  }
   float a = -3 * variance;
   a /= 6 * (variance - 1);
   const auto centre = static_cast<uint32_t>(16777216.0f / (a * 2 + 1));
@@ -125,7 +122,6 @@ void blur(int64_t wide, int64_t high, float deviation, Pixels& picture) {
   const auto mixed = [=](uint32_t before, uint32_t here, uint32_t after) {
     return static_cast<uint8_t>((here * centre + (before + after) * side + (1u << 23)) >> 24);
   };
-  Pixels next(picture.size());
   for (int pass = 0; pass < kPasses; ++pass) {
     for (int64_t x = 0; x < wide; ++x) {
       const uint8_t* before = picture.data() + std::max<int64_t>(x - 1, 0) * high;
@@ -148,18 +144,64 @@ void blur(int64_t wide, int64_t high, float deviation, Pixels& picture) {
   }
 }
 
-}  // namespace
+// Fainter ink with noise in it. Numbers are drawn row by row.
+void add_grain(int64_t wide, int64_t high, Pcg64& random, Pixels& picture) {
+  std::vector<float> grain(picture.size());
+  for (float& one : grain) one = random.normal();
+  const auto ink = static_cast<float>(random.between(0.6, 1.0)), strength = static_cast<float>(random.between(0.0, 20.0));
+  for (int64_t x = 0; x < wide; ++x) {
+    for (int64_t y = 0; y < high; ++y) {
+      uint8_t& pixel = picture[static_cast<size_t>(x * high + y)];
+      const float grey = static_cast<float>(pixel) * ink + grain[static_cast<size_t>(y * wide + x)] * strength;
+      pixel = static_cast<uint8_t>(std::lrintf(std::clamp(grey, 0.0f, 255.0f)));
+    }
+  }
+}
 
-void change_line(const LineChange& change, const uint8_t* given, uint8_t* changed) {
-  Pixels picture(static_cast<size_t>(change.width * change.high));
-  warp(change, given, picture);
+void change_line(LineChange& change, Pixels& picture, Pixels& other) {
+  picture.resize(static_cast<size_t>(change.width * change.high));
+  other.resize(picture.size());
+  warp(change, picture);
   if (change.other != 0.0) {
-    Pixels other(picture.size());
     spread(change.width, change.high, change.thicker, picture, other);
     blend(picture, other, static_cast<float>(change.other));
   }
-  if (change.blur != 0.0) blur(change.width, change.high, static_cast<float>(change.blur), picture);
-  std::copy(picture.begin(), picture.end(), changed);
+  if (change.blur != 0.0) blur(change.width, change.high, static_cast<float>(change.blur), picture, other);
+  if (change.grainy) add_grain(change.width, change.high, change.random, picture);
+}
+
+int64_t rounded(double number) { return std::max<int64_t>(1, static_cast<int64_t>(std::nearbyint(number))); }
+
+}  // namespace
+
+LineChange::LineChange(const LineStrengths& strengths, const uint8_t* given, int64_t wide, int64_t high,
+                       const uint64_t* seed)
+    : given(given), wide(wide), high(high), random(seed) {
+  constexpr int64_t kStrip = 3;  // heights in the length of a strip, about
+  const auto tall = static_cast<double>(high);
+  width = rounded(static_cast<double>(wide) * (1 + random.between(-strengths.width, strengths.width)));
+  strips = rounded(static_cast<double>(width) / static_cast<double>(kStrip * high));
+  lean = random.between(-strengths.slant, strengths.slant) * tall / 2;
+  moves.resize(static_cast<size_t>(4 * (strips + 1)));
+  for (double& move : moves) move = random.between(-strengths.warp, strengths.warp) * tall;
+  if (random.uniform() < strengths.thickness) {
+    thicker = random.uniform() < 0.5;
+    other = random.between(0.1, thicker ? 0.7 : 0.5);
+  }
+  if (random.uniform() < strengths.blur) blur = random.between(0.3, 1.2);
+  grainy = random.uniform() < strengths.noise;
+}
+
+void change_lines(std::vector<LineChange>& lines, int64_t steps, float scale, float* out) {
+  float scaled[256];
+  for (int grey = 0; grey < 256; ++grey) scaled[grey] = static_cast<float>(grey) / scale;
+  Pixels picture, other;
+  for (LineChange& line : lines) {
+    change_line(line, picture, other);
+    float* end = std::transform(picture.begin(), picture.end(), out, [&](uint8_t grey) { return scaled[grey]; });
+    out += steps * line.high;
+    std::fill(end, out, 0.0f);
+  }
 }
 
 }  // namespace unrolled

@@ -127,6 +127,8 @@ class DeviceUpdate:
         self.rate = torch.zeros((), device=device)
         self.failed = torch.zeros((), device=device)
         self.graphs = UpdateGraphs(self._compute, parts.network, parts.tbptt, self.stream, graph)
+        self._lr: float | None = None  # in `base`
+        self._reports = _Reports()
         self.bind()
 
     def bind(self) -> None:
@@ -137,9 +139,10 @@ class DeviceUpdate:
         here = torch.cuda.current_stream(self.parts.device)
         self.stream.wait_stream(here)
         with torch.cuda.stream(self.stream):
-            self.base.fill_(lr)
-            report = self.graphs.run(chunks)
-            pending = Pending(report)
+            if lr != self._lr:
+                self.base.fill_(lr)
+                self._lr = lr
+            pending = self._reports.pending(self.graphs.run(chunks))
         here.wait_stream(self.stream)
         return pending
 
@@ -172,19 +175,39 @@ class DeviceUpdate:
         del skip["grad_scale"], skip["found_inf"]
 
 
+class _Reports:
+    """Page-locked memory for the reports of updates: it takes longer to get than to use, so it is used again."""
+
+    def __init__(self) -> None:
+        self._free: list[tuple[Tensor, torch.cuda.Event]] = []
+
+    def pending(self, report: Tensor) -> Pending:
+        """Begin to copy a report."""
+        if self._free:
+            host, done = self._free.pop()
+        else:
+            host = torch.empty(report.shape, dtype=report.dtype, pin_memory=True)
+            done = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch's
+        host.copy_(report, non_blocking=True)
+        done.record(torch.cuda.current_stream(report.device))
+        return Pending(host, done, self._free)
+
+
 class Pending:
     """An update on its way: the copy of its report waits for it in the background."""
 
-    def __init__(self, report: Tensor) -> None:
-        self._host = torch.empty(report.shape, dtype=report.dtype, pin_memory=True)
-        self._host.copy_(report, non_blocking=True)
-        self._done = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch's
-        self._done.record(torch.cuda.current_stream(report.device))
+    def __init__(self, host: Tensor, done: torch.cuda.Event, free: list[tuple[Tensor, torch.cuda.Event]]) -> None:
+        self._host, self._done, self._free = host, done, free
+        self._numbers: Numbers | None = None
 
     def read(self) -> Numbers:
-        self._done.synchronize()
-        loss, count, norm, clipped, lr, failed = self._host[:HEADER].tolist()
-        return Numbers(loss, round(count), norm, bool(clipped), lr, bool(failed), self._host[HEADER:])
+        if self._numbers is None:
+            self._done.synchronize()
+            loss, count, norm, clipped, lr, failed = self._host[:HEADER].tolist()
+            norms = self._host[HEADER:].clone()
+            self._free.append((self._host, self._done))
+            self._numbers = Numbers(loss, round(count), norm, bool(clipped), lr, bool(failed), norms)
+        return self._numbers
 
 
 def make_update(parts: Parts, graph: GraphChoice) -> HostUpdate | DeviceUpdate:

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from unrolled.data.batching.batch import Batch
+from unrolled.data.batching.packed import packed
 from unrolled.data.batching.prefetch import IndexedBatches, Prefetcher
 
 LEAST_STEP = 2  # sizes are multiples of it
@@ -103,22 +104,16 @@ class Prepared:
 
 
 def ahead_of_gpu(batches: IndexedBatches, padding: Padding | None) -> IndexedBatches:
-    """The batches for a GPU: padded to few shapes and pinned, while the GPU works on earlier ones.
+    """The batches for a GPU: padded to few shapes, and packed into page-locked memory.
 
-    One thread makes them: several would compete for Python's lock with the thread that feeds the GPU. Batches that are
-    cheap, windows of a stream, need none. A task that prefetches by itself keeps its threads.
+    Updates run in the background, so that the next batches are made while the GPU works. A thread of their own would
+    take as much of Python's lock from the one that feeds the GPU as it saves. A task that prefetches by itself, since
+    its batches take longer, keeps its threads.
     """
 
     def prepare(batch: Batch) -> Batch:
-        return pinned(batch if padding is None else padding(batch))
+        return packed(batch if padding is None else padding(batch), pinned=True)
 
     if isinstance(batches, Prefetcher):
         return Prefetcher(Prepared(batches.batches, prepare))
-    prepared = Prepared(batches, prepare)
-    return prepared if padding is None else Prefetcher(prepared, threads=1)
-
-
-def pinned(batch: Batch) -> Batch:
-    """The batch in page-locked memory, from which copies to a GPU run in the background."""
-    moved = {name: value.pin_memory() for name, value in vars(batch).items() if isinstance(value, Tensor)}
-    return replace(batch, **moved, more={name: value.pin_memory() for name, value in batch.more.items()})
+    return Prepared(batches, prepare)

@@ -63,7 +63,7 @@ def linear_cross_entropy(
         from unrolled.kernels.vocabulary import native_ops as vocabulary_ops
 
         return vocabulary_ops.linear_cross_entropy(x, weight, bias, targets, smoothing)
-    if x.is_cuda and len(x) * len(weight) > chunked.MOST_SCORES and not torch.compiler.is_compiling():
+    if x.is_cuda and not torch.compiler.is_compiling() and chunked.pays(x, weight):
         return chunked.linear_cross_entropy(x, weight, bias, targets, smoothing)
     return reference.linear_cross_entropy(x, weight, bias, targets, smoothing)
 
