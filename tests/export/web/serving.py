@@ -50,12 +50,20 @@ def served(folder: Path) -> Iterator[str]:
 
 
 @functools.cache
-def runtime_files() -> dict[str, bytes]:
-    """onnxruntime-web's; where neither a kept copy nor npm has it, the test is skipped."""
+def _asked() -> dict[str, bytes] | str:
+    """onnxruntime-web's files, or the reason why there are none: npm is asked once."""
     try:
         return onnxruntime_files()
     except UserError as error:
-        pytest.skip(f"no onnxruntime-web: {error.problem}")
+        return error.problem
+
+
+def runtime_files() -> dict[str, bytes]:
+    """onnxruntime-web's; where neither a kept copy nor npm has it, the test is skipped."""
+    found = _asked()
+    if isinstance(found, str):
+        pytest.skip(f"no onnxruntime-web: {found}")
+    return found
 
 
 def with_page(folder: Path, files: dict[str, bytes] | None = None) -> Path:
