@@ -86,10 +86,10 @@ def modules_alone(folder: Path) -> Path:
     return with_page(folder, dict.fromkeys(DIGESTS, b""))
 
 
-def exported(model: Model, folder: Path) -> Path:
+def exported(model: Model, folder: Path, weights: str = "fp32") -> Path:
     """A model exported with a page."""
     runtime_files()
-    api.export_onnx(model, folder, check=False)
+    api.export_onnx(model, folder, check=False, weights=weights)
     return with_page(folder)
 
 

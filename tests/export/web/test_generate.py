@@ -9,7 +9,7 @@ import pytest
 
 import unrolled
 from tests.export.web.serving import answers, exported, opened, served, settled, stored_page
-from tests.runtime.folders import exported_of
+from tests.runtime.folders import exported_of, model_of
 from unrolled import runtime
 
 PROMPTS = ["", "3 and 4", "1", "ünknown 猫 and 7\n", "3 and 4 make 7\n5 and 5 make 10\n2 and"]
@@ -60,6 +60,15 @@ def test_levels_and_directions(level: str, more: dict[str, Any], page: Any, tmp_
         ):
             found = [one["text"] for one in answers(page, "generate", prompts, ours)]
             assert found == [running.predict(prompt, **theirs) for prompt in prompts]
+
+
+@pytest.mark.parametrize("weights", ["int8", "fp16"])
+def test_smaller_weights(weights: str, page: Any, tmp_path: Path) -> None:
+    folder = exported(model_of("generate-bpe"), tmp_path / "out", weights)
+    with served(folder) as address:
+        opened(page, address)
+        found = [one["text"] for one in answers(page, "generate", PROMPTS, {"temperature": 0, "maxTokens": 30})]
+    assert found == [runtime.load(folder).predict(prompt, temperature=0, max_tokens=30) for prompt in PROMPTS]
 
 
 def test_writing_on_the_page(page: Any) -> None:
