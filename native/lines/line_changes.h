@@ -14,8 +14,7 @@ struct LineStrengths {
   double warp, slant, width, thickness, blur, noise;
 };
 
-// One line's change: all that is drawn before its grain. A picture is grey, column after column: pixel (x, y) is at
-// x * high + y.
+// One line's change: all that is drawn before its grain.
 struct LineChange {
   LineChange(const LineStrengths& strengths, const uint8_t* given, int64_t wide, int64_t high, const uint64_t* seed);
 

@@ -1,7 +1,6 @@
 #include "lines/pcg64.h"
 
 #include <array>
-#include <bit>
 #include <cmath>
 #include <numbers>
 
@@ -51,19 +50,18 @@ Pcg64::Pcg64(const uint64_t* seed) {
   bits();
 }
 
-uint64_t Pcg64::bits() {
-  constexpr Word kFactor = static_cast<Word>(2549297995355413924u) << 64 | 4865540595714422341u;
-  state_ = state_ * kFactor + step_;
-  const auto high = static_cast<uint64_t>(state_ >> 64), low = static_cast<uint64_t>(state_);
-  return std::rotr(high ^ low, static_cast<int>(high >> 58));
-}
-
 uint32_t Pcg64::half_bits() {
   has_half_ = !has_half_;
   if (!has_half_) return half_;
   const uint64_t both = bits();
   half_ = static_cast<uint32_t>(both >> 32);
   return static_cast<uint32_t>(both);
+}
+
+void Pcg64::normals(float* out, int64_t count) {
+  Pcg64 here = *this;  // in registers
+  for (int64_t i = 0; i < count; ++i) out[i] = here.normal();
+  *this = here;
 }
 
 float Pcg64::normal() {

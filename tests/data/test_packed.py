@@ -27,7 +27,9 @@ def same(a: Batch, b: Batch) -> bool:
 
 def test_a_packed_batch_has_the_same_tensors() -> None:
     batch = made()
-    one = packed(batch, pinned=False)
+    given = packed(batch, pinned=False)
+    one = given.over(given.buffer)
+    assert same(given, batch)
     assert same(one, batch)
     assert one.resets is None
     first, last = one.buffer.data_ptr(), one.buffer.data_ptr() + len(one.buffer)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests import warm
 from unrolled.data.batching.seeds import ExampleSeeds
 from unrolled.data.signals.augment import Grey, LineChanges, changed_line
 from unrolled.kernels.lines import changes as lines
@@ -89,3 +90,21 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
     for some, words, count in cases:
         with pytest.raises(ValueError, match=r"lines \(W, H\) of one height"):
             _native.change_lines(some, words, np.zeros(count, dtype=np.int64), 0, 0, 0, 0, 0, 0, 255)
+
+
+@native
+@pytest.mark.parametrize("isa", ["plain", "avx2", "avx512", "neon", "neon_dot"])
+def test_every_instruction_set(isa: str) -> None:
+    """The same comparison in a process that is told which kernels to use."""
+    from unrolled.kernels import _native
+
+    if isa not in _native.isas():
+        pytest.skip(f"this processor has no {isa}")
+    code = (
+        "from tests.kernels.test_lines import STRENGTHS, check, some_lines\n"
+        "from unrolled.kernels import _native\n"
+        f"assert _native.isa() == {isa!r}\n"
+        "for high in (1, 24, 31, 32, 65):\n"
+        "    for strengths in STRENGTHS: check(some_lines(high, [1, 90, 33], high), strengths, (high, 1), [3, 0, 7])\n"
+    )
+    warm.python("-c", code, env={"UNROLLED_ISA": isa}, check=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -18,7 +17,10 @@ FIELDS = tuple(field.name for field in fields(Batch) if field.name != "more")
 
 @dataclass(frozen=True)
 class PackedBatch(Batch):
-    """A batch whose tensors are views of `buffer`."""
+    """A batch whose numbers also stand in `buffer`, one tensor after the other; on a GPU its tensors are views of it.
+
+    On the CPU they are not: most batches are copied to a GPU and never looked at again, and views take time to make.
+    """
 
     buffer: Any = None  # (bytes,) uint8
 
@@ -39,18 +41,20 @@ class PackedBatch(Batch):
 
 
 def packed(batch: Batch, *, pinned: bool) -> PackedBatch:
-    """The batch's tensors, copied into one buffer; `pinned` memory can be copied to a GPU in the background.
+    """A batch on the CPU with a copy in one buffer; `pinned` memory can be copied to a GPU in the background.
 
     >>> batch = packed(Batch(torch.tensor([[1, 2]]), torch.tensor([3.0])), pinned=False)
-    >>> batch.inputs, batch.targets, len(batch.buffer)
-    (tensor([[1, 2]]), tensor([3.]), 32)
+    >>> batch.inputs, batch.buffer.view(torch.int64)[:2], len(batch.buffer)
+    (tensor([[1, 2]]), tensor([1, 2]), 32)
     """
-    size = sum(_aligned(value.numel() * value.element_size()) for _, value in tensors(batch))
-    made = PackedBatch(**{name: getattr(batch, name) for name in FIELDS}, more=batch.more)
-    made = made.over(torch.empty(size, dtype=torch.uint8, pin_memory=pinned))
-    for (_, view), (_, value) in zip(tensors(made), tensors(batch), strict=True):
-        view.copy_(value)
-    return made
+    arrays = [value.numpy() for _, value in tensors(batch)]
+    buffer = torch.empty(sum(_aligned(array.nbytes) for array in arrays), dtype=torch.uint8, pin_memory=pinned)
+    memory, first = buffer.numpy(), 0
+    for array in arrays:
+        memory[first : first + array.nbytes].view(array.dtype)[:] = array.reshape(-1)
+        first += _aligned(array.nbytes)
+    given = {name: getattr(batch, name) for name in FIELDS}
+    return PackedBatch(**given, more=batch.more, buffer=buffer)
 
 
 def tensors(batch: Batch) -> Iterator[tuple[str, Tensor]]:
@@ -82,4 +86,4 @@ def duplicate(batch: Batch, device: torch.device) -> Batch:
 
 
 def _aligned(size: int) -> int:
-    return math.ceil(size / ALIGNED) * ALIGNED
+    return -(-size // ALIGNED) * ALIGNED

@@ -43,6 +43,8 @@ def linear_scores(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
             return vocabulary_ops.score_rows(x, weight, bias)
         if vocabulary_ops.NARROW:
             return vocabulary_ops.narrow_score_rows(x, weight, bias)
+    if x.is_cuda and not torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        return chunked.linear_scores(x, weight, bias)
     return reference.linear_scores(x, weight, bias)
 
 
