@@ -13,6 +13,7 @@ import pytest
 
 import unrolled
 from tests.cli.test_generate import call
+from unrolled import runtime
 from unrolled.export import onnxruntime_web, page
 
 STORED = Path(__file__).parent.parent / "compat" / "2026-11"
@@ -60,7 +61,7 @@ def test_the_folder(tmp_path: Path) -> None:
     expected = {"manifest.json", "whole.onnx", "index.html"} | {f"web/{name}" for name in ours - {"index.html"}}
     assert written == expected | {f"web/onnxruntime/{name}" for name in CONTENT}
     assert (folder / "web" / "onnxruntime" / "ort-wasm-simd-threaded.wasm").read_bytes() == b"\0asm"
-    assert unrolled.runtime.load(folder).predict("fine").labels  # the runtime takes the folder as before
+    assert runtime.load(folder).predict("fine").labels  # the runtime takes the folder as before
     code, _, err = call("export", MODEL, "--onnx", folder, "--no-check", "--force")
     assert code == 0, err
     assert sorted(path.name for path in folder.iterdir()) == ["manifest.json", "whole.onnx"]
