@@ -141,13 +141,23 @@ def compare_loaded(
 
 
 def export_onnx(
-    model: Model, folder: str | Path, *, weights: str = "fp32", check: bool = True, force: bool = False
+    model: Model,
+    folder: str | Path,
+    *,
+    weights: str = "fp32",
+    check: bool = True,
+    force: bool = False,
+    web: bool = False,
+    onnxruntime_web: str | Path | None = None,
 ) -> Exported:
     """Write a model as ONNX graphs and a manifest, which run without torch: `unrolled.runtime.load(folder)`.
 
     `weights` are stored in fp32, fp16 or int8. With `check` every graph is compared with the network on 100 random
     batches, and nothing is left behind if one differs. An existing folder is replaced only with `force`, and only if
     it holds an exported model.
+
+    With `web` the folder has a page that runs the model in a browser (docs/web.md). It needs onnxruntime-web, from
+    npm or from `onnxruntime_web`: a folder, or an archive of `npm pack`.
     """
     try:
         from unrolled.export.job import export
@@ -157,4 +167,4 @@ def export_onnx(
         raise UserError(
             "onnx is not installed: it writes graphs.", "Install it: pip install 'unrolled[export]'"
         ) from None
-    return export(model, folder, weights=weights, check=check, force=force)
+    return export(model, folder, weights=weights, check=check, force=force, web=web, onnxruntime_web=onnxruntime_web)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from unrolled.errors import UserError
 from unrolled.export.checking import check, largest_difference
 from unrolled.export.graphs import GraphPlan, plans_of
 from unrolled.export.manifest import WrittenGraph, manifest_of
+from unrolled.export.onnxruntime_web import onnxruntime_files
+from unrolled.export.page import check_page, page_files
 from unrolled.export.recording import record
 from unrolled.export.weights import check_weights, with_weights
 from unrolled.export.writing import write_graph
@@ -28,10 +31,22 @@ class Exported:
     differences: dict[str, float]  # of each graph's outputs from the network's, where they were compared
 
 
-def export(model: Model, folder: str | Path, *, weights: str, check: bool, force: bool) -> Exported:
+def export(
+    model: Model,
+    folder: str | Path,
+    *,
+    weights: str,
+    check: bool,
+    force: bool,
+    web: bool = False,
+    onnxruntime_web: str | Path | None = None,
+) -> Exported:
     """`unrolled.export_onnx`."""
     kind, place = check_weights(weights), Path(folder)
     _check_place(place, force)
+    page = _page(model, onnxruntime_web) if web else {}
+    if onnxruntime_web is not None and not web:
+        raise UserError("onnxruntime_web is for a page, and none was asked for.", "Give --web too (web=True).")
     model.network.eval()
     on = model.device
     model.to("cpu")
@@ -46,8 +61,15 @@ def export(model: Model, folder: str | Path, *, weights: str, check: bool, force
     finally:
         model.to(on)
     manifest = manifest_of(model, graphs, kind, plans.more)
-    _write(place, graphs, json.dumps(manifest, ensure_ascii=False, indent=1))
+    files = {graph.file: graph.data for graph in graphs} | page
+    _write(place, {**files, MANIFEST: json.dumps(manifest, ensure_ascii=False, indent=1).encode()})
     return Exported(place, {graph.name: len(graph.data) for graph in graphs}, differences)
+
+
+def _page(model: Model, onnxruntime_web: str | Path | None) -> dict[str, bytes]:
+    """The files of the page; an error comes before the graphs are computed."""
+    check_page(model)
+    return page_files(onnxruntime_files(onnxruntime_web))
 
 
 def _written(model: Model, plan: GraphPlan, weights: str, compare: bool) -> tuple[WrittenGraph, float | None]:
@@ -76,18 +98,18 @@ def _check_place(place: Path, force: bool) -> None:
         raise UserError(f"{place} holds an exported model.", "Choose another folder, or replace it with --force.")
 
 
-def _write(place: Path, graphs: list[WrittenGraph], manifest: str) -> None:
+def _write(place: Path, files: Mapping[str, bytes]) -> None:
     """The whole folder, or none: it is written beside its place and renamed."""
     beside, old = place.with_name(place.name + ".new"), place.with_name(place.name + ".old")
     with disk_errors(place):
         shutil.rmtree(beside, ignore_errors=True)
         try:
             beside.mkdir(parents=True)
-            for graph in graphs:
-                (beside / graph.file).write_bytes(graph.data)
-                sync(beside / graph.file)
-            (beside / MANIFEST).write_text(manifest)
-            sync(beside / MANIFEST)
+            for name, content in files.items():
+                file = beside / name
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(content)
+                sync(file)
             if place.exists():
                 shutil.rmtree(old, ignore_errors=True)
                 place.rename(old)

@@ -17,6 +17,8 @@ from tests.tasks.tag.conftest import SMALL, api_sentence, chunked, columns_text,
 from unrolled import Model, api
 from unrolled.errors import Note
 from unrolled.metrics.spans import may_follow, spans_of, tags_of
+from unrolled.tasks.tag.assets import TagAssets
+from unrolled.text.vocabulary import Vocabulary
 
 
 def test_it_learns_and_says_how_well(model: Model, chunks: Path) -> None:
@@ -228,3 +230,11 @@ def test_texts_come_back_in_every_format(model: Model, tmp_path: Path) -> None:
     assert 0.5 < float(rows[1].rpartition(",")[2]) <= 1
     (tmp_path / "in.jsonl").write_text('{"tokens": ["Ada", "saw"]}\n')
     assert run(model, files=[str(tmp_path / "in.jsonl")]) == "Ada/B-PER saw/O\n"
+
+
+def test_tags_that_become_one() -> None:
+    """B and S, and I and E, of the same kind: also where its name has an E or an S."""
+    inner = [f"{mark}-{kind}" for kind in ("PER", "LOC") for mark in "BIES"] + ["O"]
+    assets = TagAssets(None, (), Vocabulary(["B-PER"]), "IOB2", Vocabulary(inner))
+    alike = {tuple(inner[other] for other in row.nonzero()[0]) for row in assets.same_tag()}
+    assert alike == {("B-PER", "S-PER"), ("I-PER", "E-PER"), ("B-LOC", "S-LOC"), ("I-LOC", "E-LOC"), ("O",)}

@@ -104,7 +104,7 @@ class TagAssets:
         names = self.learnt.tokens
         if self.inner is None:
             return np.eye(len(names), dtype=np.bool_)
-        ends = [name.replace("S", "B", 1) if name[0] == "S" else name.replace("E", "I", 1) for name in names]
+        ends = [{"S": "B", "E": "I"}.get(name[0], name[0]) + name[1:] for name in names]
         return np.array([[a == b for b in ends] for a in ends])
 
     def trained(self, words: Sequence[str]) -> NDArray[np.bool_]:

@@ -37,8 +37,8 @@ TOKENS_ON_GPU = 24000
 
 
 def tokens_at_once(device: Any) -> int:
-    """The room of a batch of a search, in source tokens times hypotheses."""
-    return TOKENS_ON_GPU if str(device).startswith("cuda") else TOKENS_AT_ONCE  # of an exported model it is a text
+    """The room of a batch of a search, in source tokens times hypotheses; an exported model's device is a name."""
+    return TOKENS_ON_GPU if str(device).startswith("cuda") else TOKENS_AT_ONCE
 
 
 @dataclass(frozen=True)
