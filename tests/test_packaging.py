@@ -7,6 +7,7 @@ import importlib.util
 import os
 import platform
 import re
+import struct
 import subprocess
 import sys
 import sysconfig
@@ -121,6 +122,27 @@ def test_symbols_outside_the_stable_abi_are_found(tmp_path: Path) -> None:
         pytest.skip("only the build for Python 3.11 uses other symbols")
     with pytest.raises(checker.WrongWheel, match="abi3audit refuses"):
         checker.check_wheel(wheel(tmp_path, f"cp312-abi3-linux_{platform.machine()}", name="_native.abi3.so"))
+
+
+def mach(symbols: list[tuple[str, int]]) -> bytes:
+    """A Mach-O file for arm64 that needs symbols, each from the library of a number."""
+    entries, names = b"", b"\0"
+    for name, library in symbols:
+        entries += struct.pack("<IBBHQ", len(names), 1, 0, library << 8, 0)
+        names += name.encode() + b"\0"
+    header = struct.pack("<8I", 0xFEEDFACF, 0x0100000C, 0, 6, 1, 24, 0, 0)
+    return header + struct.pack("<6I", 2, 24, 56, len(symbols), 56 + len(entries), len(names)) + entries + names
+
+
+def test_on_macos_only_pythons_symbols_are_found_late(tmp_path: Path) -> None:
+    tag, name = "cp311-cp311-macosx_14_0_arm64", "_native.cpython-311-darwin.so"
+    known = [("_malloc", 1), ("_PyList_New", 254), ("__Py_NoneStruct", 0)]
+    checker.check_wheel(wheel(tmp_path, tag, name=name, binary=mach(known)))
+    for number in (0, 254):
+        with pytest.raises(
+            checker.WrongWheel, match="No library has the symbol _pthread_atfork, and it is not Python's"
+        ):
+            checker.check_wheel(wheel(tmp_path, tag, name=name, binary=mach([*known, ("_pthread_atfork", number)])))
 
 
 BUILD = (
