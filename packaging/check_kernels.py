@@ -22,6 +22,9 @@ from typing import Any
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parent))
+from check_wheel import extension_in
+
 Array = np.ndarray[Any, Any]
 FLOAT32 = 2e-5  # of the largest number
 GRADIENT = 2e-4
@@ -30,8 +33,7 @@ GRADIENT = 2e-4
 def load(wheel: Path) -> Any:
     """The extension inside a wheel."""
     with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(wheel) as file:
-        (name,) = [name for name in file.namelist() if name.startswith("unrolled/kernels/_native.")]
-        spec = importlib.util.spec_from_file_location("_native", file.extract(name, folder))
+        spec = importlib.util.spec_from_file_location("_native", file.extract(extension_in(file), folder))
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)

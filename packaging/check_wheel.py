@@ -37,14 +37,10 @@ def check_wheel(path: Path) -> None:
         raise WrongWheel(f"{path.name} is not the name of a wheel.")
     python, abi, platform = match["python"], match["abi"], match["platform"]
     with zipfile.ZipFile(path) as wheel:
-        natives = [
-            name for name in wheel.namelist() if re.fullmatch(r"unrolled/kernels/_native\.(.*\.)?(so|pyd)", name)
-        ]
-        if len(natives) != 1:
-            raise WrongWheel(f"{path.name} holds {natives or 'no native extension'}; expected one file _native.")
-        binary = wheel.read(natives[0])
+        native = extension_in(wheel)
+        binary = wheel.read(native)
         facts = Parser().parsestr(wheel.read(f"{match['name']}-{match['version']}.dist-info/WHEEL").decode())
-    check_name(natives[0], python, abi, platform)
+    check_name(native, python, abi, platform)
     check_processor(binary, platform)
     if platform.startswith("macosx"):
         check_late_symbols(binary)
@@ -55,6 +51,14 @@ def check_wheel(path: Path) -> None:
         )
     if abi == "abi3":
         check_symbols(path, python)
+
+
+def extension_in(wheel: zipfile.ZipFile) -> str:
+    """The path of the native extension in a wheel."""
+    found = [name for name in wheel.namelist() if re.fullmatch(r"unrolled/kernels/_native\.(.*\.)?(so|pyd)", name)]
+    if len(found) != 1:
+        raise WrongWheel(f"{wheel.filename} holds {found or 'no native extension'}; expected one file _native.")
+    return found[0]
 
 
 def check_name(native: str, python: str, abi: str, platform: str) -> None:

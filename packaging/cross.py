@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from check_wheel import check_wheel
+from check_wheel import check_wheel, extension_in
 
 ROOT = Path(__file__).parents[1]
 GLIBC = "2.28"
@@ -216,7 +216,7 @@ def output_of(*command: str) -> str:
 def describe(wheel: Path) -> str:
     """A wheel's name and size, and the kind of its binary."""
     with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(wheel) as file:
-        (name,) = [name for name in file.namelist() if name.startswith("unrolled/kernels/_native.")]
+        name = extension_in(file)
         kind = output_of("file", "--brief", file.extract(name, folder))
         return f"{wheel.name}, {wheel.stat().st_size} bytes\n  {name}, {file.getinfo(name).file_size} bytes\n  {kind}"
 
