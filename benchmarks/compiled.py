@@ -36,7 +36,7 @@ class Tagger(nn.Module):
         self.out = nn.Linear((2 if layer.bidirectional else 1) * layer.hidden_size, out)
 
     def forward(self, words: Tensor, lengths: Tensor | None = None) -> Tensor:
-        output: Tensor = self.out(torch.relu(self.rnn(self.words(words), lengths=lengths)[0]))
+        output: Tensor = self.out(self.rnn(self.words(words), lengths=lengths)[0])
         return output
 
 
