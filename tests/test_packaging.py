@@ -223,6 +223,33 @@ def test_the_workflow_builds_tests_and_checks_every_wheel_before_it_publishes() 
     assert builder["test-command"] == "python {project}/packaging/test_installed.py"
 
 
+def test_the_workflow_names_files_that_exist() -> None:
+    """Scripts of its commands, paths that start it, and the tests that a wheel must pass."""
+    text = (ROOT / ".github/workflows/wheels.yml").read_text()
+    jobs = yaml.safe_load(text)["jobs"]
+    commands = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    commands.append(PROJECT["tool"]["cibuildwheel"]["test-command"].replace("{project}/", ""))
+    scripts = [word for command in commands for word in command.split() if word.endswith((".py", ".sh", ".txt"))]
+    started = re.search(r"paths: \[(.+)\]", text)
+    assert started
+    paths = [path.strip(' "').removesuffix("/**") for path in started[1].split(",")]
+    tests = [one.removeprefix("--ignore=") for one in load("packaging/test_installed.py").CORE]
+    assert len(scripts) == 3
+    assert len(paths) == 5
+    assert [name for name in (*scripts, *paths, *tests) if not (ROOT / name).exists()] == []
+
+
+def test_pythons_are_the_same_everywhere() -> None:
+    """The metadata, the pages and the workflow name the same Pythons, and every one has a wheel."""
+    listed = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["project"]["classifiers"]))
+    assert PROJECT["project"]["requires-python"] == f">={listed[0]}"
+    assert f"Python {listed[0]} to {listed[-1]}" in (ROOT / "docs/install.md").read_text()
+    built = [one[2:-2].replace("3", "3.", 1) for one in PROJECT["tool"]["cibuildwheel"]["build"]]
+    newer = yaml.safe_load((ROOT / ".github/workflows/wheels.yml").read_text())["jobs"]["newer-pythons"]
+    assert [*built, *newer["strategy"]["matrix"]["python"]] == listed
+    assert PROJECT["tool"]["scikit-build"]["wheel"]["py-api"] == f"cp{built[-1].replace('.', '')}"
+
+
 def test_importing_the_package_loads_nothing_large() -> None:
     large = {"matplotlib", "numpy", "pyarrow", "pydantic", "rich", "tokenizers", "torch", "typer"}
     code = f"import sys, unrolled; sys.exit(sorted({large!r} & set(sys.modules)) or None)"
