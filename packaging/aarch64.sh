@@ -6,7 +6,7 @@ set -eu
 wheel=$(realpath "$1")
 cd "$(dirname "$0")/.."
 root=${2:-build/aarch64}
-suite=${SUITE:-forky}  # its Python is 3.14
+suite=${SUITE:-trixie}  # its Python is 3.13
 mkdir -p "$root"
 root=$(realpath "$root")
 

@@ -22,6 +22,9 @@ from typing import Any
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parent))
+from check_wheel import extension_in
+
 Array = np.ndarray[Any, Any]
 FLOAT32 = 2e-5  # of the largest number
 GRADIENT = 2e-4
@@ -30,8 +33,7 @@ GRADIENT = 2e-4
 def load(wheel: Path) -> Any:
     """The extension inside a wheel."""
     with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(wheel) as file:
-        (name,) = [name for name in file.namelist() if name.startswith("unrolled/kernels/_native.")]
-        spec = importlib.util.spec_from_file_location("_native", file.extract(name, folder))
+        spec = importlib.util.spec_from_file_location("_native", file.extract(extension_in(file), folder))
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
@@ -112,93 +114,96 @@ class Checks:
             raise SystemExit(f"{what}: relative error {error:.1e}, allowed {tolerance:.0e}")
 
 
+class Recurrence:
+    """A whole recurrence by the extension: its inputs, its buffers, and the job that holds their addresses."""
+
+    def __init__(self, native: Any, kind: int, sizes: tuple[int, int, int], reverse: bool, ragged: bool) -> None:
+        self.name, self.gates, self.memory, self.candidate, _ = native.CELLS[kind]
+        self.batch, self.steps, self.hidden = sizes
+        self.features, self.reverse = 5, reverse
+        self.draw = np.random.default_rng([kind, *sizes, reverse, ragged])
+        self.inputs = self.draw_inputs()
+        self.given = {key: floats(value) for key, value in self.inputs.items()}
+        self.lengths = self.draw.integers(0, self.steps + 1, self.batch) if ragged else np.full(self.batch, self.steps)
+        self.order, self.active = np.zeros(self.batch, np.int64), np.zeros(self.steps, np.int64)
+        self.job = native.ScanJob()
+        self.job.kind, self.job.reverse, self.job.save = kind, reverse, True
+        self.job.batch, self.job.steps, self.job.features = self.batch, self.steps, self.features
+        self.job.hidden = self.job.width = self.hidden
+        if ragged:
+            self.lengths = self.lengths.astype(np.int64)
+            where = [one.ctypes.data for one in (self.lengths, self.order, self.active)]
+            native.sort_by_length(where[0], self.batch, self.steps, *where[1:])
+            self.job.lengths, self.job.order, self.job.active = where
+
+    def draw_inputs(self) -> dict[str, Array]:
+        """Weights, x and the initial state: float32 numbers, in float64 for the equations."""
+        w = weights_of(self.draw, self.gates, self.features, self.hidden)
+        w["x"] = self.draw.normal(size=(self.batch, self.steps, self.features))
+        w |= {key: self.draw.normal(size=(self.batch, self.hidden)) * 0.5 for key in ("h_0", "c_0")}
+        return {key: floats(value).astype(np.float64) for key, value in w.items()}
+
+    def unwritten(self, *shape: int) -> Array:
+        return np.full(shape, np.nan, np.float32)
+
+    def states(self, *names: str) -> dict[str, Array]:
+        """A buffer for each state of the cell: h, and c where it has one."""
+        kept = [name for name in names if self.memory or "c_" not in name]
+        return {name: self.unwritten(self.batch, self.hidden) for name in kept}
+
+    def place(self, buffers: dict[str, Array], prefix: str = "") -> None:
+        """Gives the job the addresses of arrays, which must outlive its run."""
+        for key, value in buffers.items():
+            if key in ("x", "output"):
+                getattr(self.job, f"set_{prefix}{key}")(value.ctypes.data, value[0].size, value.shape[2])
+            else:
+                setattr(self.job, prefix + key, value.ctypes.data)
+
+    def forward(self) -> dict[str, Array]:
+        """Output and final state. What the backward pass reads stays in `kept`."""
+        rows = self.batch * self.steps
+        self.kept = {"gates": self.unwritten(rows, self.gates * self.hidden)}
+        sections = ["h_entering", *["c_entering"] * self.memory, *["candidate"] * self.candidate]
+        self.kept |= {key: self.unwritten(rows, self.hidden) for key in sections}
+        made = {"output": self.unwritten(self.batch, self.steps, self.hidden)} | self.states("h_n", "c_n")
+        self.place({key: value for key, value in self.given.items() if self.memory or key != "c_0"} | self.kept | made)
+        self.job.forward(2)
+        return made
+
+    def backward(self, d_output: Array, d_h_n: Array, d_c_n: Array) -> dict[str, Array]:
+        """The gradient of every input, by its name."""
+        given = {"output": floats(d_output), "h_n": floats(d_h_n)} | ({"c_n": floats(d_c_n)} if self.memory else {})
+        found = {key: np.zeros_like(self.given[key]) for key in ("x", "weight_ih", "weight_hh", "bias_ih", "bias_hh")}
+        found |= self.states("h_0", "c_0")
+        self.place(given | found, prefix="d_")
+        self.job.backward(2)
+        return found
+
+
 def check_recurrence(
     native: Any, checks: Checks, kind: int, sizes: tuple[int, int, int], reverse: bool, ragged: bool
 ) -> None:
     """A whole recurrence, and the gradients of Σ output∘R + Σ h_n∘S + Σ c_n∘Q along a direction of each tensor."""
-    name, gates, memory, candidate, _ = native.CELLS[kind]
+    run = Recurrence(native, kind, sizes, reverse, ragged)
     batch, steps, hidden = sizes
-    features = 5
-    draw = np.random.default_rng([kind, *sizes, reverse, ragged])
-    w = weights_of(draw, gates, features, hidden)
-    w |= {"x": draw.normal(size=(batch, steps, features)), "h_0": draw.normal(size=(batch, hidden)) * 0.5}
-    w["c_0"] = draw.normal(size=(batch, hidden)) * 0.5
-    w = {key: floats(value).astype(np.float64) for key, value in w.items()}
-    lengths = draw.integers(0, steps + 1, batch) if ragged else np.full(batch, steps)
-    r, s, q = (
-        draw.normal(size=(batch, steps, hidden)),
-        draw.normal(size=(batch, hidden)),
-        draw.normal(size=(batch, hidden)),
-    )
-    r *= (np.arange(steps) < lengths[:, None])[..., None]
-
-    given = {key: floats(value) for key, value in w.items()}
-    rows, wide = batch * steps, gates * hidden
-    made = {"output": np.full((batch, steps, hidden), np.nan, np.float32)}
-    made |= {key: np.full((batch, hidden), np.nan, np.float32) for key in ("h_n", "c_n", "d_h_0", "d_c_0")}
-    saved = {
-        "gates": (rows, wide),
-        "h_entering": (rows, hidden),
-        "c_entering": (rows, hidden),
-        "candidate": (rows, hidden),
-    }
-    kept = {key: np.full(shape, np.nan, np.float32) for key, shape in saved.items()}
-    found = {f"d_{key}": np.zeros_like(given[key]) for key in ("x", "weight_ih", "weight_hh", "bias_ih", "bias_hh")}
-    order, active = np.zeros(batch, np.int64), np.zeros(steps, np.int64)
-    length = lengths.astype(np.int64)
-
-    job = native.ScanJob()
-    job.kind, job.reverse, job.save = kind, reverse, True
-    job.batch, job.steps, job.features, job.hidden, job.width = batch, steps, features, hidden, hidden
-    if ragged:
-        native.sort_by_length(length.ctypes.data, batch, steps, order.ctypes.data, active.ctypes.data)
-        job.lengths, job.order, job.active = length.ctypes.data, order.ctypes.data, active.ctypes.data
-    job.set_x(given["x"].ctypes.data, steps * features, features)
-    job.set_output(made["output"].ctypes.data, steps * hidden, hidden)
-    for key in ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "h_0"):
-        setattr(job, key, given[key].ctypes.data)
-    job.h_n, job.gates, job.h_entering = (
-        made["h_n"].ctypes.data,
-        kept["gates"].ctypes.data,
-        kept["h_entering"].ctypes.data,
-    )
-    if memory:
-        job.c_0, job.c_n, job.c_entering = (
-            given["c_0"].ctypes.data,
-            made["c_n"].ctypes.data,
-            kept["c_entering"].ctypes.data,
-        )
-    if candidate:
-        job.candidate = kept["candidate"].ctypes.data
-    job.forward(2)
-    output, h_n, c_n = recurrence(name, w, lengths, reverse)
-    checks.close(f"{name} forward", made["output"], output, FLOAT32, 1.0)
-    checks.close(f"{name} forward", made["h_n"], h_n, FLOAT32, 1.0)
-    if memory:
-        checks.close(f"{name} forward", made["c_n"], c_n, FLOAT32)
-
-    d_output, d_h_n, d_c_n = floats(r), floats(s), floats(q)
-    job.set_d_output(d_output.ctypes.data, steps * hidden, hidden)
-    job.set_d_x(found["d_x"].ctypes.data, steps * features, features)
-    job.d_h_n, job.d_h_0 = d_h_n.ctypes.data, made["d_h_0"].ctypes.data
-    if memory:
-        job.d_c_n, job.d_c_0 = d_c_n.ctypes.data, made["d_c_0"].ctypes.data
-    for key in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
-        setattr(job, f"d_{key}", found[f"d_{key}"].ctypes.data)
-    job.backward(2)
-    found |= {"d_h_0": made["d_h_0"]} | ({"d_c_0": made["d_c_0"]} if memory else {})
+    r, s, q = (run.draw.normal(size=shape) for shape in ((batch, steps, hidden), (batch, hidden), (batch, hidden)))
+    r *= (np.arange(steps) < run.lengths[:, None])[..., None]
+    made, wanted = run.forward(), recurrence(run.name, run.inputs, run.lengths, reverse)
+    for key, one in zip(("output", "h_n", "c_n"), wanted, strict=True):
+        if key in made:
+            checks.close(f"{run.name} forward", made[key], one, FLOAT32, None if key == "c_n" else 1.0)
 
     def loss(changed: dict[str, Array]) -> float:
-        out, h, c = recurrence(name, changed, lengths, reverse)
-        return float((out * r).sum() + (h * s).sum() + ((c * q).sum() if memory else 0))
+        out, h, c = recurrence(run.name, changed, run.lengths, reverse)
+        return float((out * r).sum() + (h * s).sum() + ((c * q).sum() if run.memory else 0))
 
-    for key, gradient in found.items():
-        tensor = key.removeprefix("d_")
-        direction, small = draw.normal(size=w[tensor].shape), 1e-6
-        ahead, behind = (loss({**w, tensor: w[tensor] + sign * small * direction}) for sign in (1, -1))
+    for key, gradient in run.backward(r, s, q).items():
+        value, exactly = run.inputs[key], gradient.astype(np.float64)
+        direction, small = run.draw.normal(size=value.shape), 1e-6
+        ahead, behind = (loss({**run.inputs, key: value + sign * small * direction}) for sign in (1, -1))
         slope = np.array((ahead - behind) / (2 * small))
-        size = float(np.linalg.norm(gradient.astype(np.float64)) * np.linalg.norm(direction)) + 1e-3
-        checks.close(f"{name} backward", np.sum(gradient.astype(np.float64) * direction), slope, GRADIENT, size)
+        size = float(np.linalg.norm(exactly) * np.linalg.norm(direction)) + 1e-3
+        checks.close(f"{run.name} backward", np.array(np.sum(exactly * direction)), slope, GRADIENT, size)
 
 
 class Tensor:
@@ -243,7 +248,6 @@ class Table(ctypes.Structure):
     )  # fmt: skip
 
 
-@LOOK
 def look(tensor: Tensor, view: Any) -> int:
     to = view.contents
     to.data, to.dimensions, to.offset = tensor.values.ctypes.data, tensor.values.ndim, 0
@@ -252,7 +256,6 @@ def look(tensor: Tensor, view: Any) -> int:
     return 0
 
 
-@TAKE
 def take(managed: Any, out: Any) -> int:
     view = managed.contents.view
     shape, strides = view.shape[: view.dimensions], view.strides[: view.dimensions]
@@ -265,7 +268,7 @@ def take(managed: Any, out: Any) -> int:
     return 0
 
 
-TABLE = Table((ctypes.c_uint32 * 2)(1, 3), None, None, None, take, look, None)
+TABLE = Table((ctypes.c_uint32 * 2)(1, 3), None, None, None, TAKE(take), LOOK(look), None)
 
 
 def connect(native: Any) -> None:

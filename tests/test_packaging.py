@@ -7,6 +7,7 @@ import importlib.util
 import os
 import platform
 import re
+import struct
 import subprocess
 import sys
 import sysconfig
@@ -123,6 +124,27 @@ def test_symbols_outside_the_stable_abi_are_found(tmp_path: Path) -> None:
         checker.check_wheel(wheel(tmp_path, f"cp312-abi3-linux_{platform.machine()}", name="_native.abi3.so"))
 
 
+def mach(symbols: list[tuple[str, int]]) -> bytes:
+    """A Mach-O file for arm64 that needs symbols, each from the library of a number."""
+    entries, names = b"", b"\0"
+    for name, library in symbols:
+        entries += struct.pack("<IBBHQ", len(names), 1, 0, library << 8, 0)
+        names += name.encode() + b"\0"
+    header = struct.pack("<8I", 0xFEEDFACF, 0x0100000C, 0, 6, 1, 24, 0, 0)
+    return header + struct.pack("<6I", 2, 24, 56, len(symbols), 56 + len(entries), len(names)) + entries + names
+
+
+def test_on_macos_only_pythons_symbols_are_found_late(tmp_path: Path) -> None:
+    tag, name = "cp311-cp311-macosx_14_0_arm64", "_native.cpython-311-darwin.so"
+    known = [("_malloc", 1), ("_PyList_New", 254), ("__Py_NoneStruct", 0)]
+    checker.check_wheel(wheel(tmp_path, tag, name=name, binary=mach(known)))
+    for number in (0, 254):
+        with pytest.raises(
+            checker.WrongWheel, match="No library has the symbol _pthread_atfork, and it is not Python's"
+        ):
+            checker.check_wheel(wheel(tmp_path, tag, name=name, binary=mach([*known, ("_pthread_atfork", number)])))
+
+
 BUILD = (
     "import sys; sys.path.insert(0, 'native'); import build_backend; print(build_backend.build_wheel(*sys.argv[1:]))"
 )
@@ -199,6 +221,33 @@ def test_the_workflow_builds_tests_and_checks_every_wheel_before_it_publishes() 
     for settings in (builder, builder["macos"], builder["windows"]):
         assert settings["environment"]["UNROLLED_REQUIRE_NATIVE"] == "1"
     assert builder["test-command"] == "python {project}/packaging/test_installed.py"
+
+
+def test_the_workflow_names_files_that_exist() -> None:
+    """Scripts of its commands, paths that start it, and the tests that a wheel must pass."""
+    text = (ROOT / ".github/workflows/wheels.yml").read_text()
+    jobs = yaml.safe_load(text)["jobs"]
+    commands = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    commands.append(PROJECT["tool"]["cibuildwheel"]["test-command"].replace("{project}/", ""))
+    scripts = [word for command in commands for word in command.split() if word.endswith((".py", ".sh", ".txt"))]
+    started = re.search(r"paths: \[(.+)\]", text)
+    assert started
+    paths = [path.strip(' "').removesuffix("/**") for path in started[1].split(",")]
+    tests = [one.removeprefix("--ignore=") for one in load("packaging/test_installed.py").CORE]
+    assert len(scripts) == 3
+    assert len(paths) == 5
+    assert [name for name in (*scripts, *paths, *tests) if not (ROOT / name).exists()] == []
+
+
+def test_pythons_are_the_same_everywhere() -> None:
+    """The metadata, the pages and the workflow name the same Pythons, and every one has a wheel."""
+    listed = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["project"]["classifiers"]))
+    assert PROJECT["project"]["requires-python"] == f">={listed[0]}"
+    assert f"Python {listed[0]} to {listed[-1]}" in (ROOT / "docs/install.md").read_text()
+    built = [one[2:-2].replace("3", "3.", 1) for one in PROJECT["tool"]["cibuildwheel"]["build"]]
+    newer = yaml.safe_load((ROOT / ".github/workflows/wheels.yml").read_text())["jobs"]["newer-pythons"]
+    assert [*built, *newer["strategy"]["matrix"]["python"]] == listed
+    assert PROJECT["tool"]["scikit-build"]["wheel"]["py-api"] == f"cp{built[-1].replace('.', '')}"
 
 
 def test_importing_the_package_loads_nothing_large() -> None:
