@@ -19,9 +19,10 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 FORKSERVER = multiprocessing.get_context("forkserver")
-FORKSERVER.set_forkserver_preload(
-    ["torch", "pydantic", "typer", "rich", "pyarrow", "tokenizers", "safetensors.torch", "matplotlib.figure"]
-)
+FORKSERVER.set_forkserver_preload([
+    "torch", "pydantic", "typer", "rich", "pyarrow", "tokenizers", "safetensors.torch", "matplotlib.figure",
+    "torch._dynamo",  # torch's optimizers import it
+])  # fmt: skip
 
 
 @dataclass
