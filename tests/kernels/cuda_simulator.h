@@ -144,6 +144,15 @@ inline bool any_lane(bool flag) {
     simulator::wait_at(simulator::warp().barrier, LANES);
     return any;
 }
+inline uint32_t ballot(bool flag) {
+    simulator::exchanged().flag = flag;
+    simulator::wait_at(simulator::warp().barrier, LANES);
+    uint32_t word = 0;
+    for (int lane = 0; lane < LANES; lane++) word |= static_cast<uint32_t>(simulator::warp().lanes[lane].flag) << lane;
+    simulator::wait_at(simulator::warp().barrier, LANES);
+    return word;
+}
+inline int set_bits(uint32_t word) { return __builtin_popcount(word); }
 inline Words load_exchanged(const void* address) {
     simulator::yield();
     return *static_cast<const Words*>(address);

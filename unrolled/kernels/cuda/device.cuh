@@ -25,6 +25,9 @@ DEVICE int block_index() { return blockIdx.x; }
 DEVICE void sync_block() { __syncthreads(); }
 DEVICE void sync_warp() { __syncwarp(); }
 DEVICE bool any_lane(bool flag) { return __any_sync(0xffffffffu, flag); }
+// A bit for each lane of the warp.
+DEVICE uint32_t ballot(bool flag) { return __ballot_sync(0xffffffffu, flag); }
+DEVICE int set_bits(uint32_t word) { return __popc(word); }
 DEVICE void trap() { __trap(); }
 // Pause between two polls: failed polls compete with writes.
 DEVICE void back_off() { __nanosleep(64); }

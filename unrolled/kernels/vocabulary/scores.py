@@ -43,6 +43,8 @@ def linear_scores(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
             return vocabulary_ops.score_rows(x, weight, bias)
         if vocabulary_ops.NARROW:
             return vocabulary_ops.narrow_score_rows(x, weight, bias)
+    if x.is_cuda and not torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        return chunked.linear_scores(x, weight, bias)
     return reference.linear_scores(x, weight, bias)
 
 
@@ -63,7 +65,7 @@ def linear_cross_entropy(
         from unrolled.kernels.vocabulary import native_ops as vocabulary_ops
 
         return vocabulary_ops.linear_cross_entropy(x, weight, bias, targets, smoothing)
-    if x.is_cuda and len(x) * len(weight) > chunked.MOST_SCORES and not torch.compiler.is_compiling():
+    if x.is_cuda and not torch.compiler.is_compiling() and chunked.pays(x, weight):
         return chunked.linear_cross_entropy(x, weight, bias, targets, smoothing)
     return reference.linear_cross_entropy(x, weight, bias, targets, smoothing)
 

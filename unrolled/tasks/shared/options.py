@@ -70,6 +70,12 @@ PRECISION = Option(
     default_text="auto: bf16 on a GPU that computes it",
     choices=("auto", "fp32", "bf16"),
 )
+GRAPH = Option(
+    "graph",
+    "Steps in CUDA graphs on a GPU: auto, or off for one kernel at a time",
+    default="auto",
+    choices=("auto", "off"),
+)
 ATTENTION = Option("attention", "Keep the attention weights of each token", bool, default=False, only="python")
 SCORERS = Option("scorers", "Scorers beside the model", tuple, default=(), only="python")
 
@@ -96,6 +102,7 @@ WRITING = (
     PREFIX,
     UNKNOWN,
     PRECISION,
+    GRAPH,
     ATTENTION,
     SCORERS,
 )
