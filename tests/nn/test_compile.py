@@ -163,7 +163,13 @@ def test_auto_stays_on_its_engine_for_few_steps(name: str) -> None:
 FEW_COMPILERS = {"cpp.vec_isa_ok": False, "cpp_cache_precompile_headers": False, "compile_threads": 1}
 
 
-@torch._inductor.config.patch(FEW_COMPILERS)
+@pytest.fixture
+def few_compilers() -> Iterator[None]:
+    with torch._inductor.config.patch(FEW_COMPILERS):
+        yield
+
+
+@pytest.mark.usefixtures("few_compilers")
 def test_inductor() -> None:
     """The default backend, with the mode that asks for CUDA graphs on a GPU; benchmarks/compiled.py has more."""
     network, x = Network(unrolled.LSTM(3, 4, batch_first=True)), torch.randn(2, 7, 3)
