@@ -125,10 +125,11 @@ def translating(kind: str, **keys: Any) -> Callable[[Sizes, int], list[dict[str,
         def ours(graph: str, precision: str = "auto") -> Callable[[], object]:
             return lambda: model.predict(sources, **OPTIONS, precision=precision, graph=graph)
 
+        target = model.assets.target
         runs = {
             "ours": ours("auto"),
             "ours without graphs": ours("off"),
-            "plain": lambda: plain_translate(model, steps, sources, "auto"),
+            "plain": lambda: [target.text(ids) for ids in plain_translate(model, steps, sources, "auto")],
         }
         seconds = best_seconds(runs, rounds)
         graphs = len(network.graphs)

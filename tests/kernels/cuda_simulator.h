@@ -170,7 +170,10 @@ NUMBER shuffle(NUMBER number, int from) {
     simulator::wait_at(simulator::warp().barrier, LANES);
     return found;
 }
-inline float shuffle_xor(float number, int bits) { return shuffle(number, (thread_index() % LANES) ^ bits); }
+template <typename NUMBER>
+NUMBER shuffle_xor(NUMBER number, int bits) {
+    return shuffle(number, (thread_index() % LANES) ^ bits);
+}
 template <typename NUMBER>
 NUMBER shuffle_up(NUMBER number) {
     const int lane = thread_index() % LANES;

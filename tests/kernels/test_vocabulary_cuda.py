@@ -33,6 +33,8 @@ PROGRAMS = {
     "warps": plan.cross_entropy_program(torch.bfloat16, 64),
     "blocks": plan.cross_entropy_program(torch.float16, 8000),
     "embedding": plan.EMBEDDING,
+    "top scores": plan.top_scores_program(torch.float32),
+    "top scores, bfloat16": plan.top_scores_program(torch.bfloat16),
 }
 
 
@@ -168,3 +170,37 @@ def test_an_embedding_gives_the_kernel_what_it_needs(monkeypatch: pytest.MonkeyP
     (right,) = torch.autograd.grad(layer(ids), layer.weight, given)
     torch.testing.assert_close(gradient, right)
     torch.testing.assert_close(again, right)
+
+
+@needs_gcc
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("rows", "vocabulary", "count"), [(1, 1, 1), (5, 59, 10), (3, 700, 64), (2, 2049, 3)])
+@pytest.mark.parametrize("normalised", [True, False])
+@pytest.mark.parametrize("blocking", ["none", "one row", "every row"])
+def test_the_top_scores_are_those_of_a_stable_sort(
+    rows: int, vocabulary: int, count: int, normalised: bool, blocking: str, dtype: torch.dtype
+) -> None:
+    torch.manual_seed(rows)
+    wide = torch.randn(rows, vocabulary + 3).round(decimals=1).to(dtype)  # many ties
+    scores = wide[:, :vocabulary]
+    blocked = None
+    if blocking != "none":
+        blocked = torch.rand(1 if blocking == "one row" else rows, vocabulary) < 0.3
+    values, tokens, norms = engine.top_scores(scores, count, blocked, normalised)
+    torch.testing.assert_close(norms, torch.zeros(rows) if normalised else scores.float().logsumexp(-1))
+    exact = scores.float() if normalised else scores.float().log_softmax(-1)
+    if blocked is not None:
+        exact = exact.masked_fill(blocked, -torch.inf)
+    ordered, order = exact.sort(dim=-1, descending=True, stable=True)
+    torch.testing.assert_close(values, ordered[:, :count], rtol=1e-6, atol=2e-6)
+    there = ordered[:, :count] > -torch.inf
+    assert torch.equal(tokens[there], order[:, :count][there])
+
+
+@needs_gcc
+@pytest.mark.parametrize("normalised", [True, False])
+def test_a_nan_among_scores_does_not_hide(normalised: bool) -> None:
+    scores = torch.zeros(3, 300)
+    scores[1, 299], scores[2] = torch.nan, -torch.inf
+    values, _, _ = engine.top_scores(scores, 2, None, normalised)
+    assert values.isnan().all(1).tolist() == [False, True, False] if normalised else values[1].isnan().all()

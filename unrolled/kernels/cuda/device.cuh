@@ -53,6 +53,7 @@ DEVICE void store_exchanged(void* address, uint32_t word) {
 
 // The number of the lane whose index differs in these bits.
 DEVICE float shuffle_xor(float number, int bits) { return __shfl_xor_sync(0xffffffffu, number, bits); }
+DEVICE int shuffle_xor(int number, int bits) { return __shfl_xor_sync(0xffffffffu, number, bits); }
 // The number of the lane before; lane 0 gets its own.
 DEVICE float shuffle_up(float number) { return __shfl_up_sync(0xffffffffu, number, 1); }
 DEVICE int shuffle_up(int number) { return __shfl_up_sync(0xffffffffu, number, 1); }

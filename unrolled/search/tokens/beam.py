@@ -217,7 +217,7 @@ class _Search:
         self._attend(step.attention, rows, width)
         added, blocked = self._next_scores(step.scores.shape[-1], time)
         candidates = self._candidates(step, added, blocked)
-        ends = (candidates.tokens == self.end) & ~self._inside_prefix(time)[:, None]
+        ends = (candidates.tokens == self.end) & ~self.arrays.tensor(self._inside_prefix(time))[:, None]
         last = self.arrays.tensor([self.lengths[row] == time + 1 for row in live.rows])
         ranked = self.arrays.arange(ends.shape[1]) < size
         self._finish(candidates, ends & ranked, ended=True)
@@ -251,11 +251,10 @@ class _Search:
         added = self.limits.lifted(added, rows, [time] * len(rows))
         return added, self.limits.blocked(rows, [time] * len(rows), vocabulary, self.arrays, masked)
 
-    def _inside_prefix(self, time: int) -> Array:
-        """(B,), True for rows whose prefix goes on: an end token in it ends nothing, except as the last one allowed."""
+    def _inside_prefix(self, time: int) -> list[bool]:
+        """True for rows whose prefix goes on: an end token in it ends nothing, except as the last one allowed."""
         prefixes = self.limits.prefixes or [()] * len(self.lengths)
-        inside = [time < min(len(prefixes[row]), self.lengths[row] - 1) for row in self.live.rows]
-        return self.arrays.tensor(inside)
+        return [time < min(len(prefixes[row]), self.lengths[row] - 1) for row in self.live.rows]
 
     def _candidates(self, step: TokenStep, added: Array | None, blocked: Array) -> _Candidates:
         """The best continuations of each row, the best first."""
@@ -332,11 +331,12 @@ class _Search:
             heapq.heappop(outputs)
 
     def _continue(self, state: Any, candidates: _Candidates) -> None:
-        """The `size` likeliest hypotheses that did not end go on."""
+        """The `size` likeliest hypotheses that did not end go on; one while all are in a prefix: there is one way."""
         live, arrays = self.live, self.arrays
         rows, width = live.totals.shape
         totals = candidates.totals if self.beam.per_node is None else self._thinned(candidates, self.beam.per_node)
-        best, places = arrays.first(totals, min(self.beam.size, totals.shape[1]))  # (B, W')
+        size = 1 if all(self._inside_prefix(live.written.shape[-1])) else self.beam.size
+        best, places = arrays.first(totals, min(size, totals.shape[1]))  # (B, W')
         if self.beam.margin is not None:
             best = arrays.masked_fill(best, best < best[:, :1] - self.beam.margin, -math.inf)
         best, log_probs, origins, tokens = candidates.gather(arrays, best, places)

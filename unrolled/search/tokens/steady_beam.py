@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from unrolled.errors import UserError
-from unrolled.kernels.vocabulary.scores import top_scores
+from unrolled.kernels.vocabulary.scores import top_scores_and
 from unrolled.search.limits import Limits
 from unrolled.search.scorers.ranking import LEAST_COVERED, Length, Ranking
 from unrolled.search.tokens.hypotheses import BeamResult
@@ -267,10 +267,7 @@ class SteadyBeam:
 
     def _best_tokens(self, step: TokenStep) -> tuple[Tensor, Tensor, Tensor]:
         """The best next tokens of each hypothesis, (B·W, k) twice, and the log-probability of the end, (B·W,)."""
-        plan, scores, normalised = self.plan, step.scores.float(), step.normalised
-        if scores.is_cuda and not normalised:
-            scores, normalised = scores.log_softmax(-1), True
-        ending = (scores if normalised else scores.log_softmax(-1))[:, plan.end].double()
+        plan = self.plan
         blocked = torch.zeros(1, self.vocabulary, dtype=torch.bool, device=self.device)
         blocked.index_fill_(1, self.forbidden, True)
         early = self.time < plan.min_tokens  # (1,)
@@ -280,8 +277,9 @@ class SteadyBeam:
             must = self.forced.index_select(0, self.time)[0].repeat_interleave(plan.beam.size)[:, None]  # (B·W, 1)
             other = torch.arange(self.vocabulary, device=self.device) != must
             blocked = torch.where(must >= 0, other, blocked)
-        values, tokens = top_scores(scores, self.count, blocked, normalised=normalised)
-        return values, tokens, torch.where(blocked[:, plan.end], -math.inf, ending)
+        given = (plan.end, step.scores, self.count, blocked)
+        values, tokens, ending = top_scores_and(*given, normalised=step.normalised)
+        return values, tokens, torch.where(blocked[:, plan.end], -math.inf, ending.double())
 
     def _inside_prefix(self) -> Tensor:
         """(B,), True for rows whose prefix goes on: an end token in it ends nothing, except as the last one allowed."""

@@ -38,7 +38,7 @@ TOKENS_ON_GPU = 24000
 
 def tokens_at_once(device: Any) -> int:
     """The room of a batch of a search, in source tokens times hypotheses."""
-    return TOKENS_ON_GPU if device.type == "cuda" else TOKENS_AT_ONCE
+    return TOKENS_ON_GPU if str(device).startswith("cuda") else TOKENS_AT_ONCE  # of an exported model it is a text
 
 
 @dataclass(frozen=True)

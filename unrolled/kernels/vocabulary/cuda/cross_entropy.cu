@@ -3,22 +3,9 @@
 //     loss = lse − (1 − s) score(target) − s/V Σ score,    gradient = softmax − (1 − s) [v = target] − s/V
 //
 // ROW_THREADS threads, a warp or a block, read a row twice: first for the sums, then for the gradient.
-#include <device.cuh>
+#include "sums.cuh"
 
 #include <arguments.h>
-
-struct Sums {
-    float most;    // the maximum
-    float powers;  // Σ exp(score − most)
-    float scores;  // Σ score
-};
-
-DEVICE float lowered(float most, float highest) { return most < highest ? exp_of(most - highest) : 1.0f; }
-
-DEVICE Sums merged(const Sums& a, const Sums& b) {
-    const float most = fmaxf(a.most, b.most);
-    return {most, a.powers * lowered(a.most, most) + b.powers * lowered(b.most, most), a.scores + b.scores};
-}
 
 struct Row {
     const Arguments& given;
@@ -47,28 +34,21 @@ struct Row {
         return place % 2 ? pair.y : pair.x;
     }
 
-    static DEVICE void add(Sums& sums, float score) {
-        const float most = fmaxf(sums.most, score);
-        sums.powers = sums.powers * lowered(sums.most, most) + exp_of(score - most);
-        sums.most = most;
-        sums.scores += score;
-    }
-
-    DEVICE void add(Sums& sums, int64_t first, uint32_t word) const {
+    DEVICE void add_pair(Sums& sums, int64_t first, uint32_t word) const {
         const Pair pair = NUMBER::unpack(word);
         if (first < given.vocabulary) add(sums, pair.x);
         if (first + 1 < given.vocabulary) add(sums, pair.y);
     }
 
     DEVICE Sums read() const {
-        Sums sums = {-1.0f / 0.0f, 0.0f, 0.0f};
+        Sums sums = no_sums();
         for (int i = lane; i < count; i += ROW_THREADS) {
             const Words all = words[i];
             const int64_t first = static_cast<int64_t>(i) * PACKED;
-            add(sums, first, all.x);
-            add(sums, first + 2, all.y);
-            add(sums, first + 4, all.z);
-            add(sums, first + 6, all.w);
+            add_pair(sums, first, all.x);
+            add_pair(sums, first + 2, all.y);
+            add_pair(sums, first + 4, all.z);
+            add_pair(sums, first + 6, all.w);
         }
         return sums;
     }
@@ -98,19 +78,8 @@ struct Row {
     }
 };
 
-// The sums of all threads of a row, in an order that does not depend on their speed.
 DEVICE Sums summed(Sums sums) {
-    for (int bits = LANES / 2; bits > 0; bits /= 2) {
-        const Sums other = {shuffle_xor(sums.most, bits), shuffle_xor(sums.powers, bits), shuffle_xor(sums.scores, bits)};
-        sums = merged(sums, other);
-    }
-    if (ROW_THREADS == LANES) return sums;
-    Sums* const parts = reinterpret_cast<Sums*>(shared_memory());
-    if (thread_index() % LANES == 0) parts[thread_index() / LANES] = sums;
-    sync_block();
-    sums = parts[0];
-    for (int warp = 1; warp < WARPS; warp++) sums = merged(sums, parts[warp]);
-    return sums;
+    return ROW_THREADS == LANES ? over_warp(sums) : over_block(sums, reinterpret_cast<Sums*>(shared_memory()));
 }
 
 // Blocks: THREADS / ROW_THREADS rows each. Shared memory: the sums of each warp.
@@ -127,7 +96,7 @@ KERNEL cross_entropy(KERNEL_ARGUMENT Arguments given) {
     const float score = row.target_score();  // before a gradient takes its place
     const Sums sums = summed(row.read());
     const float smoothing = static_cast<float>(given.smoothing), share = smoothing / static_cast<float>(given.vocabulary);
-    const float norm = sums.most + 0.69314718f * log2f(sums.powers);
+    const float norm = sums.norm();
     if (row.lane == 0) given.losses[index] = norm - (1.0f - smoothing) * score - share * sums.scores;
     if (given.with_gradient) row.write(norm, share);
 }

@@ -14,6 +14,7 @@ from unrolled.kernels.vocabulary.cuda.arguments import VocabularyArguments
 from unrolled.kernels.vocabulary.cuda.constants import PACKED
 
 DEVICE = "cuda"
+MOST_PICKED = 64  # highest scores of a row: each is a round through its block
 
 
 def ready(device: torch.device) -> bool:
@@ -56,3 +57,30 @@ def embedding_gradient(d_vectors: Tensor, tokens: Tensor, vocabulary: int, paddi
     given.group, given.ignored = plan.group_size(vocabulary, width), padding
     launch.run(plan.EMBEDDING, "embedding", plan.embedding(vocabulary, width), given, d_vectors.device)
     return d_weight
+
+
+def picks(scores: Tensor, count: int) -> bool:
+    """True if `top_scores` runs here, and is faster than torch's."""
+    known = scores.dtype == torch.float32 or scores.dtype in plan.NUMBERS
+    return known and count <= MOST_PICKED and scores.shape[0] > 0 and scores.stride(-1) == 1 and ready(scores.device)
+
+
+def top_scores(scores: Tensor, count: int, blocked: Tensor | None, normalised: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """The highest log-probabilities of each row (n, count) in float32, their tokens, and log Σ exp of the scores (n,).
+
+    See `vocabulary.scores`; of normalised scores the last are zeros.
+    """
+    rows, vocabulary = scores.shape
+    values = torch.empty(rows, count, dtype=torch.float32, device=scores.device)
+    chosen = torch.empty(rows, count, dtype=torch.int64, device=scores.device)
+    given = VocabularyArguments()
+    norms = torch.empty(rows, dtype=torch.float32, device=scores.device)
+    given.scores, given.values, given.chosen = scores.data_ptr(), values.data_ptr(), chosen.data_ptr()
+    given.norms = norms.data_ptr()
+    given.rows, given.vocabulary, given.count = rows, vocabulary, count
+    given.row_stride, given.normalised = scores.stride(0), normalised
+    if blocked is not None:
+        blocked = blocked.contiguous()
+        given.blocked, given.blocked_stride = blocked.data_ptr(), vocabulary if len(blocked) > 1 else 0
+    launch.run(plan.top_scores_program(scores.dtype), "top_scores", plan.top_scores(rows), given, scores.device)
+    return values, chosen, norms

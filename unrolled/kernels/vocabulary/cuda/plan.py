@@ -41,6 +41,18 @@ def _row_threads(width: int) -> int:
     return LANES if width <= WARP_WIDTH else THREADS
 
 
+@cache
+def top_scores_program(dtype: torch.dtype) -> Program:
+    """The program for scores of a dtype."""
+    kind = "float" if dtype == torch.float32 else "uint16_t"
+    return Program("top_scores.cu", (f"-DNUMBER={NUMBERS.get(dtype, 'Half')}", f"-DSCORE={kind}"), sources)
+
+
+def top_scores(rows: int) -> IndependentBlocks:
+    """A block for each row."""
+    return IndependentBlocks(rows, THREADS, (4 * PARTIAL + 8) * WARPS)
+
+
 EMBEDDING = Program("embedding.cu", (), sources)
 
 
