@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -43,7 +44,9 @@ class Started:
         return self.process.is_alive()
 
     def kill(self, number: int) -> None:
-        os.kill(self.pid, number)
+        """Send a signal, unless it has ended."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, number)
 
     def finished(self, timeout: float = 120) -> subprocess.CompletedProcess[str]:
         """Wait for its end."""

@@ -195,10 +195,10 @@ def test_killed_for_real(text: Path, whole: Path, tmp_path: Path) -> None:
         process.kill(signal.SIGKILL)
         process.finished()
     second = warm.start("-m", "unrolled", "train", "--quiet", "--resume", folder)
-    time.sleep(chance.uniform(0, 2))
+    time.sleep(chance.uniform(0, 0.6))
     second.kill(signal.SIGKILL)
-    second.finished()
-    api.resume(folder, quiet=True)
+    if second.finished().returncode != 0:  # on a quick machine it may have ended before
+        api.resume(folder, quiet=True)
     assert_same(folder, whole)
 
 
