@@ -15,11 +15,13 @@ os.environ["OMP_NUM_THREADS"] = "1"
 import pytest
 import torch
 
+from tests.sharing import made_once, pytest_configure, pytest_unconfigure
 from unrolled import api
 from unrolled.model import Model
 from unrolled.see.figures.curves import curves
 
 torch.set_num_threads(1)
+__all__ = ["pytest_configure", "pytest_unconfigure"]
 
 
 def pytest_collection_finish() -> None:
@@ -52,27 +54,18 @@ def with_curves(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data() -> Path:
     from tests.see.models import write_files  # what it needs is not there wherever there is a GPU
 
-    folder = tmp_path_factory.mktemp("data")
-    write_files(folder)
-    return folder
+    return made_once("data", write_files)
 
 
 @pytest.fixture(scope="session")
-def run_of(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def run_of(data: Path) -> Callable[[str], Path]:
     """The run folder of a kind's model, trained when it is first asked for."""
     from tests.see.models import train
 
-    folder = tmp_path_factory.mktemp("runs")
-
-    def find(kind: str) -> Path:
-        if not (folder / kind).exists():
-            train(kind, data, folder / kind)
-        return folder / kind
-
-    return find
+    return lambda kind: made_once(kind, lambda folder: train(kind, data, folder))
 
 
 @pytest.fixture(scope="session")

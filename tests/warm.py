@@ -14,14 +14,16 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 FORKSERVER = multiprocessing.get_context("forkserver")
-FORKSERVER.set_forkserver_preload(
-    ["torch", "pydantic", "typer", "rich", "pyarrow", "tokenizers", "safetensors.torch", "matplotlib.figure"]
-)
+FORKSERVER.set_forkserver_preload([
+    "torch", "pydantic", "typer", "rich", "pyarrow", "tokenizers", "safetensors.torch", "matplotlib.figure",
+    "torch._dynamo",  # torch's optimizers import it
+])  # fmt: skip
 
 
 @dataclass
@@ -42,7 +44,9 @@ class Started:
         return self.process.is_alive()
 
     def kill(self, number: int) -> None:
-        os.kill(self.pid, number)
+        """Send a signal, unless it has ended."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, number)
 
     def finished(self, timeout: float = 120) -> subprocess.CompletedProcess[str]:
         """Wait for its end."""

@@ -42,7 +42,7 @@ def test_running_a_model_does_not_import_torchs_compiler() -> None:
     """It takes as long as importing torch does."""
     stored = Path(__file__).parents[1] / "compat" / "2026-11" / "classify.safetensors"
     code = "import sys, unrolled; unrolled.load(sys.argv[1]).predict('fine'); sys.exit('torch._dynamo' in sys.modules)"
-    warm.python("-c", code, stored, check=True)
+    subprocess.run([sys.executable, "-c", code, stored], check=True)
 
 
 def test_doctor_names_every_engine() -> None:

@@ -163,7 +163,7 @@ def problems(draw: st.DrawFn, min_steps: int = 1) -> Problem:
     )
 
 
-few = settings(deadline=None, max_examples=6, suppress_health_check=[HealthCheck.too_slow])
+few = settings(deadline=None, max_examples=4, suppress_health_check=[HealthCheck.too_slow])
 
 
 def fresh_state(layer: Layer) -> State:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.conformance import pytorch_suite as suite
 
 
 def test_torchs_database_of_modules() -> None:
     """In a process of its own: torch's helpers change global settings."""
-    command = [sys.executable, "-W", "ignore", "-m", "tests.conformance.pytorch_suite", "--json"]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = "import sys, warnings; from tests.conformance import pytorch_suite as suite; "
+    command += "warnings.simplefilter('ignore'); sys.exit(suite.main())"
+    ran = warm.python("-c", command, "--json")
     outcomes = json.loads(ran.stdout)
     assert {name: outcome for name, outcome in outcomes.items() if outcome != "passed"} == {}
     assert len(outcomes) == 43
@@ -68,8 +69,10 @@ def test_known_differences_have_a_reason(monkeypatch: pytest.MonkeyPatch) -> Non
     assert all(len(reason) > 20 for reason in suite.DIFFERENCES.values() if reason != "so it is")
 
 
-def test_a_folder_that_is_no_checkout(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.conformance.pytorch_suite", "--pytorch", str(tmp_path)]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ran.returncode == 2
-    assert "has no folder test: give a checkout of PyTorch's sources." in ran.stderr
+def test_a_folder_that_is_no_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["pytorch_suite", "--pytorch", str(tmp_path)])
+    with pytest.raises(SystemExit, match="2"):
+        suite.main()
+    assert "has no folder test: give a checkout of PyTorch's sources." in capsys.readouterr().err

@@ -54,8 +54,9 @@ def test_a_cut_is_where_it_is_in_memory(book: Path, tmp_path: Path, fraction: fl
 
 
 @pytest.mark.usefixtures("small_segments")
-@pytest.mark.parametrize("level", ["char", "word", "bpe", "symbols"])
-@pytest.mark.parametrize("lowercase", [False, True])
+@pytest.mark.parametrize(
+    ("level", "lowercase"), [("char", False), ("word", True), ("bpe", False), ("bpe", True), ("symbols", True)]
+)
 def test_ids_are_those_of_the_whole_text(book: Path, tmp_path: Path, level: str, lowercase: bool) -> None:
     cache = TokenCache(tmp_path / "cache")
     text, _ = cache.text(book)

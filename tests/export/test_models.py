@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
+import onnx
 import pytest
 
-import unrolled
+from tests.runtime.folders import folder_of, model_of
 from unrolled.export.checking import TOLERANCE, largest_difference
 from unrolled.export.graphs import plans_of
-from unrolled.export.recording import record
-from unrolled.export.writing import write_graph
 
-STORED = Path(__file__).parent.parent / "compat" / "2026-11"
 MODELS = {
     "caption": ["encode", "step"],
     "classify": ["whole"],
@@ -29,14 +25,12 @@ MODELS = {
 
 @pytest.mark.parametrize("name", MODELS)
 def test_graphs_agree_with_the_network(name: str) -> None:
-    model = unrolled.load(STORED / f"{name}.safetensors")
+    model, folder = model_of(name), folder_of(name)
     model.network.eval()
     plans = plans_of(model)
     assert [plan.name for plan in plans.graphs if plan.name in MODELS[name]] == MODELS[name]
     for plan in plans.graphs:
-        arguments = plan.arguments()
-        recorded = record(plan.network or model.network, plan.compute, arguments)
-        graph = write_graph(recorded, arguments, plan.outputs, plan.name)
+        graph = onnx.load(folder / f"{plan.name}.onnx")
         for value in graph.graph.input:
             sizes = [size.dim_param or size.dim_value for size in value.type.tensor_type.shape.dim]
             free = plan.free.get(value.name, {})

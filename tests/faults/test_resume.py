@@ -129,13 +129,14 @@ def count_operations(text: Path, folder: Path, settings: dict[str, Any]) -> int:
 
 
 def test_stopped_at_any_write(text: Path, tmp_path: Path) -> None:
-    """Every operation on the disk in turn is the last one before the end, the first checkpoint's ones included."""
+    """Any operation on the disk is the last one before the end. Each run of the tests tries others."""
     settings = {**SETTINGS, "train.max_steps": 12}  # three checkpoints: one replaces another
     whole = tmp_path / "whole"
     api.train("generate", train=text, out=whole, set=settings, quiet=True)
     total = count_operations(text, tmp_path / "counted", settings)
     assert_same(tmp_path / "counted", whole)
-    for last in range(5, total, max(1, total // 25)):  # before the fifth there is no config to go on with
+    stride = max(1, total // 16)
+    for last in range(5 + random.randrange(stride), total, stride):  # before the fifth there is no config to go on with
         folder = tmp_path / f"run-{last}"
         done = 0
 
@@ -194,10 +195,10 @@ def test_killed_for_real(text: Path, whole: Path, tmp_path: Path) -> None:
         process.kill(signal.SIGKILL)
         process.finished()
     second = warm.start("-m", "unrolled", "train", "--quiet", "--resume", folder)
-    time.sleep(chance.uniform(0, 2))
+    time.sleep(chance.uniform(0, 0.6))
     second.kill(signal.SIGKILL)
-    second.finished()
-    api.resume(folder, quiet=True)
+    if second.finished().returncode != 0:  # on a quick machine it may have ended before
+        api.resume(folder, quiet=True)
     assert_same(folder, whole)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.kernels.compiled import made
 
 HERE = Path(__file__).parent
-OPTIONS = ("-O1", "-std=c++20", "-fPIC", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas")
+OPTIONS = ("-Og", "-std=c++20", "-fPIC", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas")
 FORTIFIED = "-U_FORTIFY_SOURCE"  # a fortified jump to another fiber is an error
 OUTCOMES = {
     -1: "no such kernel", 1: "a kernel trapped", 2: "all threads wait for ever",

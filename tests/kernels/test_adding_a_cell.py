@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -51,32 +52,37 @@ def test_the_list_names_the_patched_files() -> None:
 
 
 def build(tree: Path) -> None:
-    """Compile the tree's C++ core, unoptimised but for the kernels of cells, and put it into its package."""
+    """Compile the tree's C++ core, unoptimised, and put it into its package."""
     nanobind = pytest.importorskip("nanobind")
-    include = [nanobind.include_dir(), f"{nanobind.source_dir()}/../ext/robin_map/include"]
+    include = [nanobind.include_dir(), nanobind.source_dir(), f"{nanobind.source_dir()}/../ext/robin_map/include"]
     include += [sysconfig.get_path("include"), str(tree / "native")]
     options = ["-std=gnu++20", "-fPIC", "-w", "-Werror=switch", *(f"-I{folder}" for folder in include)]
-    (tree / "native/stubs.cpp").write_text(STUBS, "utf-8")
-    sources = {path for pattern in SOURCES for path in (tree / "native").glob(f"{pattern}.cpp")}
-    sources |= {tree / "native/stubs.cpp", Path(nanobind.source_dir()) / "nb_combined.cpp"}
+    found = sorted({path for pattern in SOURCES for path in (tree / "native").glob(f"{pattern}.cpp")})
+    kernels = [path for path in found if path.stem == "kernels"]
+    # one file for all sources: the compiler reads their headers once
+    texts = {"core": STUBS + included(path for path in found if path not in kernels) + '#include "nb_combined.cpp"\n'}
+    texts["kernels"] = "#define UNROLLED_NAMESPACE plain\n" + included(kernels)
 
-    def compiled(source: Path) -> str:
-        name = str(tree / f"{source.parent.name}_{source.stem}.o")
-        cells = source.match("runtime/kernels.cpp")
-        level = ["-O1" if cells else "-O0", *(["-DUNROLLED_NAMESPACE=plain"] if source.stem == "kernels" else [])]
-        run([str(COMPILER), *options, *level, "-c", str(source), "-o", name], tree)
-        return name
+    def compiled(name: str) -> str:
+        source, output = tree / "native" / f"all_{name}.cpp", str(tree / f"{name}.o")
+        source.write_text(texts[name], "utf-8")
+        run([str(COMPILER), *options, "-O0", "-c", str(source), "-o", output], tree)
+        return output
 
     def link(output: Path) -> None:
         with ThreadPoolExecutor(2) as pool:
-            objects = list(pool.map(compiled, sorted(sources)))
+            objects = list(pool.map(compiled, texts))
         run([str(COMPILER), "-shared", "-pthread", *objects, "-ldl", "-o", str(output)], tree)
 
-    texts = {str(path.relative_to(tree)): path.read_text("utf-8") for path in sorted(tree.glob("native/**/*.*"))}
+    sources = {str(path.relative_to(tree)): path.read_text("utf-8") for path in sorted(tree.glob("native/**/*.*"))}
     version = run([str(COMPILER), "--version"], tree)
-    facts = (version, nanobind.__version__, sys.version, Path(__file__).read_text("utf-8"), texts)
+    facts = (version, nanobind.__version__, sys.version, Path(__file__).read_text("utf-8"), sources)
     ending = str(sysconfig.get_config_var("EXT_SUFFIX"))
     shutil.copy(made(facts, ending, link), tree / f"unrolled/kernels/_native{ending}")
+
+
+def included(sources: Iterable[Path]) -> str:
+    return "".join(f'#include "{path}"\n' for path in sources)
 
 
 def run(command: list[str], folder: Path) -> str:

@@ -35,6 +35,7 @@ needs_gcc = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ here"
 needs_nvrtc = pytest.mark.skipif(
     importlib.util.find_spec("cuda") is None, reason="cuda-bindings and nvidia-cuda-nvrtc are not installed"
 )
+TARGETS = ((torch.float16, "sm_90"), (torch.bfloat16, "sm_80"))  # they take turns: each meets every choice
 
 
 @needs_nvrtc
@@ -42,18 +43,23 @@ class TestCompiles:
     def report(self, program: Program, architecture: str) -> list[tuple[str, ...]]:
         return re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", gpu_report(program, architecture))
 
-    @pytest.mark.parametrize(("dtype", "architecture"), [(torch.float16, "sm_90"), (torch.bfloat16, "sm_80")], ids=str)
     @pytest.mark.parametrize("luong", [False, True])
-    def test_every_kernel(self, luong: bool, dtype: torch.dtype, architecture: str) -> None:
+    @pytest.mark.parametrize("number", range(sum(not kind.norm for kind in KINDS)))
+    def test_every_cell(self, number: int, luong: bool) -> None:
         """Nothing is spilt."""
-        for kind in (kind for kind in KINDS if not kind.norm):
-            count = 2 + 2 * luong + 2 * kind.two_products
-            program = programs.decoder_cell(kind, dtype, luong)
-            assert self.report(program, architecture) == [("0", "0")] * count
-        for additive in (False, True):
-            for projected in (False, True):
-                program = programs.look(dtype, luong, additive, projected)
-                assert self.report(program, architecture) == [("0", "0")] * (2 + additive)
+        kind = [kind for kind in KINDS if not kind.norm][number]
+        dtype, architecture = TARGETS[(number + luong) % 2]
+        count = 2 + 2 * luong + 2 * kind.two_products
+        program = programs.decoder_cell(kind, dtype, luong)
+        assert self.report(program, architecture) == [("0", "0")] * count
+
+    @pytest.mark.parametrize("luong", [False, True])
+    @pytest.mark.parametrize("additive", [False, True])
+    @pytest.mark.parametrize("projected", [False, True])
+    def test_every_look(self, projected: bool, additive: bool, luong: bool) -> None:
+        dtype, architecture = TARGETS[(projected + additive + luong) % 2]
+        program = programs.look(dtype, luong, additive, projected)
+        assert self.report(program, architecture) == [("0", "0")] * (2 + additive)
 
 
 def test_arguments_have_one_layout() -> None:

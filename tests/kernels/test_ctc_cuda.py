@@ -8,6 +8,7 @@ import importlib.util
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -32,11 +33,13 @@ needs_nvrtc = pytest.mark.skipif(
     importlib.util.find_spec("cuda") is None, reason="cuda-bindings and nvidia-cuda-nvrtc are not installed"
 )
 needs_gcc = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ here")
+LATTICES = tuple(pairs * constants.THREADS - 1 for pairs in plan.CHUNKS)  # the longest target of each program
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
-@pytest.mark.parametrize("longest", [pairs * constants.THREADS - 1 for pairs in plan.CHUNKS])
+@pytest.mark.parametrize(
+    ("longest", "architecture"), [*zip(LATTICES, cycle(("sm_80", "sm_90"))), (LATTICES[-1], "sm_90")]
+)
 @pytest.mark.parametrize(("source", "kernels"), [("loss.cu", 2), ("align.cu", 1)])
 def test_every_kernel_compiles_and_stays_in_registers(
     source: str, kernels: int, longest: int, architecture: str
@@ -114,18 +117,20 @@ def test_equals_reference(case: Case, simulated: Callable[[int], None]) -> None:
 
 
 @needs_gcc
-@pytest.mark.parametrize("longest", [pairs * constants.THREADS - 1 for pairs in plan.CHUNKS])
+@pytest.mark.parametrize("longest", LATTICES)
 def test_targets_of_every_size_of_lattice(longest: int, simulated: Callable[[int], None]) -> None:
-    """The last target fills all threads, and the frames end within a chunk; the others are short, and of every kind."""
+    """Short targets of every kind; then a short one beside one that fills all threads and ends within a chunk."""
     job = draw({**PLAIN, "batch": 5, "steps": 40, "longest": 30, "labels": 11})
-    steps = longest + 13
-    log_probs = torch.nn.functional.pad(job.log_probs, (0, 0, 0, steps - 40), value=torch.nan)
-    log_probs[4] = torch.randn(steps, 11).log_softmax(-1)
     targets = torch.nn.functional.pad(job.targets, (0, longest - 30), value=-7)
-    targets[4] = torch.arange(longest) % 10 + 1
-    job.input_lengths[4], job.target_lengths[4] = steps, longest
-    tight = job._replace(log_probs=log_probs, targets=targets, longest=longest)
-    check_job(tight)
+    check_job(job._replace(targets=targets, longest=longest))
+    steps = longest + 13
+    log_probs = torch.nn.functional.pad(job.log_probs[:2], (0, 0, 0, steps - 40), value=torch.nan)
+    log_probs[1] = torch.randn(steps, 11).log_softmax(-1)
+    targets[1] = torch.arange(longest) % 10 + 1
+    job = job._replace(log_probs=log_probs, targets=targets[:2], longest=longest)
+    job = job._replace(input_lengths=job.input_lengths[:2], target_lengths=job.target_lengths[:2])
+    job.input_lengths[1], job.target_lengths[1] = steps, longest
+    check_job(job)
 
 
 @needs_gcc

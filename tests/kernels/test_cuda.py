@@ -62,16 +62,17 @@ def report(
 
 @needs_nvrtc
 class TestCompiles:
-    @pytest.mark.parametrize(("dtype", "architecture"), [(torch.float16, "sm_90"), (torch.bfloat16, "sm_80")], ids=str)
     @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-    def test_every_kernel(self, kind: Kind, dtype: torch.dtype, architecture: str) -> None:
+    def test_every_kernel(self, kind: Kind) -> None:
+        """In float16 and bfloat16, on the older and the newer architecture, by turns."""
+        dtype, architecture = [(torch.float16, "sm_90"), (torch.bfloat16, "sm_80")][KINDS.index(kind) % 2]
         log = report(kind, 270, dtype, architecture)
         assert len(re.findall(r"Compiling entry function '(?:forward|backward)'", log)) == 2
         assert re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", log) == [("0", "0")] * 2
 
     @pytest.mark.parametrize(
         ("number", "hidden"),
-        [*product((LSTM, GRU_BEFORE), (512, 1024, 1536)), (LSTM, 1500), (GRU, 1024), (GRU, 1500)],
+        [*product((LSTM, GRU_BEFORE), (512, 1024, 1536)), (GRU, 1024), (GRU, 1500)],
     )
     def test_the_widest_stay_in_registers(self, number: int, hidden: int) -> None:
         """Up to 128 of a thread's 255 registers are weights; what is spilt would be read again at every step."""
@@ -88,8 +89,11 @@ class TestCompiles:
             assert used is not None
             assert used.groups() == ("0", "0")
 
-    @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.cluster_source], ids=lambda kind: kind.name)
-    @pytest.mark.parametrize("hidden", [256, 512])
+    @pytest.mark.parametrize(
+        ("kind", "hidden"),
+        [*((kind, 512) for kind in KINDS if kind.cluster_source), (KINDS[LSTM], 256), (KINDS[GRU_BEFORE], 256)],
+        ids=lambda one: str(getattr(one, "name", one)),
+    )
     def test_clusters(self, kind: Kind, hidden: int) -> None:
         log = report(kind, hidden, torch.bfloat16, "sm_90", 32, in_cluster=True)
         assert re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", log) == [("0", "0")] * 2

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._inductor.config
 from torch import Tensor, nn
 from torch._dynamo.utils import counters
 
@@ -158,6 +159,17 @@ def test_auto_stays_on_its_engine_for_few_steps(name: str) -> None:
     assert counters["stats"]["unique_graphs"] == 1
 
 
+# g++ would try every instruction set, and compile headers that later graphs would use
+FEW_COMPILERS = {"cpp.vec_isa_ok": False, "cpp_cache_precompile_headers": False, "compile_threads": 1}
+
+
+@pytest.fixture
+def few_compilers() -> Iterator[None]:
+    with torch._inductor.config.patch(FEW_COMPILERS):
+        yield
+
+
+@pytest.mark.usefixtures("few_compilers")
 def test_inductor() -> None:
     """The default backend, with the mode that asks for CUDA graphs on a GPU; benchmarks/compiled.py has more."""
     network, x = Network(unrolled.LSTM(3, 4, batch_first=True)), torch.randn(2, 7, 3)
@@ -233,7 +245,7 @@ def test_the_compiler_is_not_imported_before_it_is_needed() -> None:
         "output, _ = torch.compile(layer, fullgraph=True, backend='eager')(torch.zeros(2, 1, 3))\n"
         "assert output.shape == (2, 1, 4)\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=600)
 
 
 class TestTransforms:

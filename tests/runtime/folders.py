@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-import tempfile
 import warnings
 from pathlib import Path
 
+from tests.sharing import made_once
 from unrolled import api, runtime
 from unrolled.model import Model
 from unrolled.runtime import RuntimeModel
@@ -16,18 +16,15 @@ KINDS = sorted(path.stem for path in STORED.glob("*.safetensors"))
 
 
 @functools.cache
-def _place() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory()
-
-
-@functools.cache
 def folder_of(kind: str) -> Path:
     """The folder of an exported model; it is written when it is first asked for."""
-    folder = Path(_place().name) / kind
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's, about its recording
-        api.export_onnx(model_of(kind), folder, check=False)
-    return folder
+
+    def export(folder: Path) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's, about its recording
+            api.export_onnx(model_of(kind), folder, check=False)
+
+    return made_once(f"{kind}-onnx", export)
 
 
 @functools.cache

@@ -116,6 +116,7 @@ def waves(steps: int = 60) -> np.ndarray:
 
 def write_files(folder: Path) -> None:
     """Write the training files of all tasks."""
+    folder.mkdir(exist_ok=True)
     sums = [f"{a} and {b} make {a + b}" for a in range(9) for b in range(9)]
     (folder / "book.txt").write_text("\n".join(sums) + "\n")
     words = ["one", "two", "three", "four"]

@@ -26,7 +26,7 @@ OPTIONS = "Unknown option of a trace 'hid'. Did you mean 'hide'? Choices: hide, 
 COLD = "temperature=0 is not above 0. Use 1 for the model's own distribution."
 
 
-DRAWN = ["generate-rnn", "classify", "translate-bahdanau", "translate-transformer", "recognize", "caption"]
+DRAWN = ["generate-rnn", "classify", "translate-luong", "translate-transformer", "recognize", "caption"]
 
 
 @pytest.mark.parametrize("kind", DRAWN)

@@ -103,13 +103,13 @@ def test_embeddings_are_the_mean_of_the_states(model: Model) -> None:
 
 def test_a_very_long_sentence(chunks: Path, tmp_path: Path) -> None:
     words = [word for sentence in chunked() for word in sentence]
-    many = (words * (100_000 // len(words) + 1))[:100_000]
+    many = (words * (20_000 // len(words) + 1))[:20_000]
     path = tmp_path / "long.txt"
     path.write_text("".join(" ".join(word) + "\n" for word in many) + "\n" + columns_text())
     keys = {"model__hidden_size": 4, "data__valid": str(chunks), "train__max_steps": 1, "train__batch_size": 200}
     model = small(path, tmp_path / "run", **keys)
     answers = model.predict([[word for word, _, _ in many], ["Ada"]])
-    assert len(answers[0]) == 100_000
+    assert len(answers[0]) == 20_000
     assert answers[1] == model.predict("Ada")
 
 
