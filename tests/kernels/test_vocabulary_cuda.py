@@ -119,11 +119,19 @@ def test_scores_that_are_not_finite_do_not_hide() -> None:
 
 @needs_gcc
 @pytest.mark.parametrize(
-    ("tokens", "vocabulary", "width"), [(1, 1, 1), (100, 7, 70), (1025, 3, 64), (2500, 300, 33), (700, 40_000, 5)]
+    ("tokens", "vocabulary", "width", "most"),
+    [(1, 1, 1, 1024), (100, 7, 70, 1024), (1025, 3, 64, 1024), (1100, 90, 33, 8), (300, 130, 65, 4)],
 )
 def test_the_gradient_of_an_embedding_is_torchs(
-    tokens: int, vocabulary: int, width: int, simulated: Callable[[int], None]
+    tokens: int,
+    vocabulary: int,
+    width: int,
+    most: int,
+    simulated: Callable[[int], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Few blocks take many tokens of the vocabulary each, as those of a large one do."""
+    monkeypatch.setattr(plan, "MOST_BLOCKS", most)
     torch.manual_seed(tokens)
     ids, d_vectors = torch.randint(vocabulary, (tokens,)), torch.randn(tokens, width)
     padding = vocabulary // 2
