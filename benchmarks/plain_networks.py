@@ -103,6 +103,85 @@ class Reader(nn.Module):
         return by_step
 
 
+class LineReader(nn.Module):
+    """Lines of print: two convolutions, two bidirectional LSTMs, and scores for CTC."""
+
+    def __init__(self, height: int, hidden: int, classes: int) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(1, 32, 3, 2, 1), nn.Conv2d(32, 64, 3, 2, 1)
+        width = 64 * (height // 4)
+        self.norm, self.dropout = nn.LayerNorm(width), nn.Dropout(0.3)
+        self.layer = nn.LSTM(width, hidden, 2, bidirectional=True, batch_first=True, dropout=0.3)
+        self.scores = nn.Linear(2 * hidden, classes)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        maps = F.relu(self.second(F.relu(self.first(x.unsqueeze(1)))))  # (B, 64, T / 4, height / 4)
+        x = self.dropout(self.norm(maps.transpose(1, 2).flatten(2)))
+        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        output, _ = pad_packed_sequence(self.layer(packed)[0], batch_first=True)
+        scores: Tensor = self.scores(self.dropout(output))
+        return scores
+
+
+class SeriesModel(nn.Module):
+    def __init__(self, inputs: int, hidden: int) -> None:
+        super().__init__()
+        self.layer, self.head = nn.LSTM(inputs, hidden, batch_first=True), nn.Linear(hidden, 1)
+        self.dropout = nn.Dropout(0.1)
+
+    def forward(self, x: Tensor, state: Any) -> Tensor:
+        output, _ = self.layer(x, state)
+        values: Tensor = self.head(self.dropout(output))
+        return values
+
+
+class PictureWriter(nn.Module):
+    """Xu's: a small residual network gives regions, and an LSTM with additive attention and a gate writes."""
+
+    def __init__(self, vocabulary: int, width: int) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        before = 3
+        for size in (32, 64, 128):
+            layers += [nn.Conv2d(before, size, 3, 2, 1), Residual(size)]
+            before = size
+        self.pictures = nn.Sequential(*layers, nn.GroupNorm(8, before), nn.ReLU())
+        self.region, self.norm, self.dropout = nn.Linear(before, width), nn.LayerNorm(width), nn.Dropout(0.3)
+        self.embedding, self.cell = nn.Embedding(vocabulary, width), nn.LSTMCell(2 * width, width)
+        self.first = nn.ModuleList([nn.Linear(width, width) for _ in "hc"])
+        self.query, self.key = nn.Linear(width, width, bias=False), nn.Linear(width, width)
+        self.energy, self.gate = nn.Linear(width, 1, bias=False), nn.Linear(width, 1)
+        self.mix, self.scores = nn.Linear(3 * width, width), nn.Linear(width, vocabulary)
+
+    def forward(self, pictures: Tensor, target: Tensor) -> Tensor:
+        maps = self.pictures(pictures.permute(0, 3, 1, 2))
+        memory = self.dropout(self.norm(self.region(maps.flatten(2).transpose(1, 2))))
+        keys, words = self.key(memory), self.dropout(self.embedding(target))
+        h, c = (torch.tanh(layer(memory.mean(1))) for layer in self.first)
+        outputs = []
+        for t in range(target.shape[1]):
+            energies = self.energy(torch.tanh(keys + self.query(h)[:, None])).squeeze(-1)
+            context = (energies.softmax(-1).unsqueeze(1).to(memory.dtype) @ memory)[:, 0]
+            context = torch.sigmoid(self.gate(h)) * context
+            h, c = self.cell(torch.cat([words[:, t], context.to(words.dtype)], -1), (h, c))
+            outputs.append(torch.cat([h.to(words.dtype), context.to(words.dtype), words[:, t]], -1))
+        scores: Tensor = self.scores(self.dropout(torch.tanh(self.mix(self.dropout(torch.stack(outputs, 1))))))
+        return scores
+
+
+class Residual(nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        parts: list[nn.Module] = []
+        for _ in range(2):
+            parts += [nn.GroupNorm(8, size), nn.ReLU(), nn.Conv2d(size, size, 3, 1, 1, bias=False)]
+        self.layers = nn.Sequential(*parts)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = x + self.layers(x)
+        return out
+
+
 def update_of(network: nn.Module, loss_of: Step, optimizer: str, clip: float = 5.0) -> Step:
     """Forward, backward, clipping and the optimiser's step under autocast to bfloat16."""
     parameters: Sequence[nn.Parameter] = list(network.parameters())

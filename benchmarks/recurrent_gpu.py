@@ -14,6 +14,7 @@ from collections.abc import Callable
 from itertools import product
 from typing import Any
 
+import flashrnn_peer
 import torch
 from measure import check, geometric_mean, interleaved, machine, row, show, write
 from torch import Tensor, nn
@@ -25,6 +26,7 @@ TOLERANCES = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2}  # tests/tolerances.p
 SHAPES = list(product((128, 256, 512, 1024), (16, 64), (35, 128, 512)))  # H, B, T
 PARTS = (
     "LSTM", "inference", "cells", "GRU", "others", "layers", "directions", "PTB", "large", "streaming", "model", "norm",
+    "FlashRNN",
 )  # fmt: skip
 
 Run = Callable[[], object]
@@ -46,7 +48,7 @@ def main() -> None:
     measure = {
         "LSTM": lstm_training, "inference": lstm_inference, "cells": cells, "GRU": gru, "others": others,
         "layers": two_layers, "directions": both_directions, "PTB": ptb, "large": large, "streaming": streaming,
-        "model": language_model, "norm": layer_norm,
+        "model": language_model, "norm": layer_norm, "FlashRNN": flash,
     }  # fmt: skip
     rows = [line for name in only for line in measure[name](given.seconds)]
     show("The cuda engine, ratios to torch.nn (cuDNN), both in a CUDA graph unless it says otherwise", rows)
@@ -174,6 +176,29 @@ def streaming(seconds: float) -> list[dict[str, Any]]:
         row("streaming step, H 512, fp16, from Python, output waited for", times["theirs"] / times["ours"], "4×", "8×"),
         row("the same, outputs used on the GPU", ahead["theirs"] / ahead["ours"], "report"),
     ]
+
+
+def flash(seconds: float) -> list[dict[str, Any]]:
+    """Training steps in bfloat16 with one head, the full matrix: FlashRNN's time over ours."""
+    reason = flashrnn_peer.missing()
+    if reason is not None:
+        return [row("FlashRNN", reason)]
+    rows = []
+    for kind, hidden in (("LSTM", 256), ("LSTM", 512), ("LSTM", 1024), ("GRU", 512)):
+        what = f"{kind} training, bf16, H {hidden}, B 64, T 128, against FlashRNN"
+        try:
+            step, backend = flashrnn_peer.peer(kind, hidden, 64, 128, "bfloat16")
+        except RuntimeError as error:
+            rows.append(row(what, f"not measured: {error}"))
+            continue
+        ours = training_step(*made(kind, hidden, 64, 128, torch.bfloat16))
+        times = timed({"ours": ours, "theirs": step}, seconds)
+        captured = timed({"ours": graphed(ours)}, seconds)["ours"]  # its kernels use a stream of their own: no capture
+        _read_by_graphs.clear()
+        details.append({"what": what, "backend": backend, "eager": times, "ours_in_a_graph": captured})
+        note = f"its {backend} backend, both from Python; ours in a graph {times['theirs'] / captured:.1f}×"
+        rows.append(row(what, times["theirs"] / times["ours"], "report", "", note))
+    return rows
 
 
 def language_model(seconds: float) -> list[dict[str, Any]]:

@@ -153,12 +153,7 @@ def characters(folder: Path) -> Row:
 
 def usual(folder: Path) -> Row:
     _letters(folder)
-    return "generate", {}, lambda: _language(60, 256, 256, 1, 32, 100, 0.1, "adamw"), (("10×", "14×"), ("2.5×", ""))
-
-
-def narrow(folder: Path) -> Row:
-    task, _, _, bars = usual(folder)
-    return task, {"model.embedding_size": 64}, lambda: _language(60, 64, 256, 1, 32, 100, 0.1, "adamw"), bars
+    return "generate", {}, lambda: _language(60, 64, 256, 1, 32, 100, 0.1, "adamw"), (("10×", "14×"), ("2.5×", ""))
 
 
 def transformer(folder: Path) -> Row:
@@ -285,22 +280,44 @@ def forecaster(folder: Path) -> Row:
     draw = random.Random(0)
     values = [draw.gauss(0, 1) for _ in range(60_000)]
     (folder / "series.csv").write_text("y\n" + "\n".join(f"{one:.5f}" for one in values))
-    return "forecast", {"data.target_columns": ["y"], "train.rollout_steps": 10}, None, (None, None)
+
+    def peer() -> plain.Step:
+        network = plain.SeriesModel(2, 64).cuda()
+        x, y = torch.randn(32, 100, 2, device="cuda"), torch.randn(32, 100, 1, device="cuda")
+        state = tuple(torch.zeros(1, 32, 64, device="cuda") for _ in "hc")
+        return plain.update_of(network, lambda: nn.functional.mse_loss(network(x, state), y), "adamw")
+
+    return "forecast", {"data.target_columns": ["y"], "train.rollout_steps": 10}, peer, (("3×", "6×"), ("", ""))
 
 
 def recognizer(folder: Path) -> Row:
-    return "recognize", {}, None, (None, None)
+    def peer() -> plain.Step:
+        network = plain.LineReader(24, 128, 11).cuda()
+        x, targets = torch.randn(16, 68, 24, device="cuda"), torch.randint(1, 11, (16, 4), device="cuda")
+        steps, sizes = torch.full((16,), 17), torch.full((16,), 4)
+
+        def loss() -> torch.Tensor:
+            log_probs = network(x, steps).float().log_softmax(-1).transpose(0, 1)
+            return nn.functional.ctc_loss(log_probs, targets, steps, sizes)
+
+        return plain.update_of(network, loss, "adamw")
+
+    return "recognize", {}, peer, (("3×", "6×"), None)
 
 
 def captioner(folder: Path) -> Row:
-    return "caption", {}, None, (None, None)
+    def peer() -> plain.Step:
+        network = plain.PictureWriter(192, 256).cuda()
+        pictures, target = torch.rand(64, 32, 32, 3, device="cuda"), torch.randint(192, (64, 8), device="cuda")
+        return plain.translator_update(network, pictures, target)
+
+    return "caption", {}, peer, (("3×", "6×"), ("", ""))
 
 
 ROWS: dict[str, Callable[[Path], Row]] = {
     "PTB": ptb,
     "characters": characters,
     "default": usual,
-    "default, embeddings of 64": narrow,
     "attention": attention,
     "attention, ragged": ragged_attention,
     "Transformer translator": transformer_translator,

@@ -18,6 +18,7 @@ void top_scores(const TopJob& job, int threads);              // vocabulary/kern
 void cross_entropy(const CrossEntropyJob& job, int threads);
 void narrow_scores(const NarrowScoresJob& job, int threads);
 bool has_narrow();
+void change_line(const LinePixels& line);                     // lines/kernels.cpp
 
 static void forward(const ScanJob& job, int threads) {
   with_cell(job.kind, [&]<class Cell>(Cell) { run<typename ScanOf<Cell>::Forward>(job, threads); });
@@ -41,6 +42,7 @@ const Kernels kKernels = {
     top_scores,
     cross_entropy,
     narrow_scores,
+    change_line,
     has_narrow};
 
 }  // namespace unrolled::UNROLLED_NAMESPACE

@@ -3,6 +3,7 @@
 
 #include "attention/job.h"
 #include "ctc/ctc.h"
+#include "lines/pixels.h"
 #include "recurrence/job.h"
 #include "step/job.h"
 #include "vocabulary/vocabulary.h"
@@ -22,6 +23,7 @@ struct Kernels {
   void (*top_scores)(const TopJob&, int threads);
   void (*cross_entropy)(const CrossEntropyJob&, int threads);
   void (*narrow_scores)(const NarrowScoresJob&, int threads);
+  void (*change_line)(const LinePixels&);
   bool (*narrow)();  // whether this processor multiplies bfloat16
 };
 

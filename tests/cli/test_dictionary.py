@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import jiwer
 import pytest
 
 import unrolled
@@ -15,6 +16,9 @@ from tests.cli.test_generate import call
 from tests.tasks.translate.conftest import SMALL
 from unrolled import Model, UserError
 from unrolled.search import Lexicon, NGram
+from unrolled.tasks.recognize.search import RecognitionOptions, loaded
+from unrolled.tasks.shared.dictionary import with_dictionary
+from unrolled.tasks.shared.writing import WritingOptions
 
 STORED = Path(__file__).parents[1] / "compat" / "2026-11"
 NUMBERS = ["three", "five", "seven", "nine"]
@@ -118,6 +122,56 @@ def test_phones_become_words(phones: Model, files: Path, tmp_path: Path) -> None
         assert set(str(answer).split()) <= set(PHONES)
 
 
+def test_references_of_words_and_of_phones_are_told_apart(phones: Model, files: Path, tmp_path: Path) -> None:
+    """Word references are compared with words, phone references with the phones of the words; both against jiwer."""
+    phones.save(tmp_path / "model.safetensors")
+    model, sources = tmp_path / "model.safetensors", ["1 2", "2 3", "4 5"]
+    truths = ["dog bites man", "dock buys men", "man bites dog"]
+    said = [" ".join(PHONES[word] for word in truth.split()) for truth in truths]
+    options: dict[str, Any] = {"lexicon": files / "said.txt", "beam": 3, "word_bonus": 3.0, "max_tokens": 9}
+    answers = phones.predict(sources, **options)
+    (tmp_path / "words.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in zip(sources, truths, strict=True)))
+    (tmp_path / "phones.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in zip(sources, said, strict=True)))
+    scores = phones.evaluate(tmp_path / "words.tsv", **options)
+    assert scores["wer"] == pytest.approx(jiwer.wer(truths, [str(one) for one in answers]))
+    assert "phone_error_rate" not in scores
+    flags = ("--lexicon", files / "said.txt", "--beam", "3", "--word-bonus", "3", "--max-tokens", "9", "--json")
+    for asked in ((), ("--reference-kind", "labels"), ("--share-ends",)):
+        code, out, told = call("eval", model, tmp_path / "phones.tsv", *flags, *asked)
+        assert code == 0, told
+        spelt = [" ".join(one.target_tokens) for one in answers]
+        assert json.loads(out)["phone_error_rate"] == pytest.approx(jiwer.wer(said, spelt))
+    with pytest.raises(UserError, match=r"No part of the references is a label, such as .*: the first is 'dog'\. Give"):
+        phones.evaluate(tmp_path / "words.tsv")
+    with pytest.raises(UserError, match=r"reference_kind=words needs the words\. Give them with lexicon"):
+        phones.evaluate(tmp_path / "words.tsv", reference_kind="words")
+    letters = unrolled.load(STORED / "translate-luong.safetensors")
+    with pytest.raises(UserError, match=r"reference_kind=labels tells words from labels, and this model's labels are"):
+        letters.evaluate(files / "pairs.tsv", reference_kind="labels")
+
+
+def test_words_that_share_their_ends_are_read_alike(phones: Model, files: Path) -> None:
+    """The flag, and a lexicon from Python, make the automaton, which is smaller; every task answers the same."""
+    said, side = str(files / "said.txt"), phones.assets.target.tokenizer
+    spelt = {word: [text.split()] for word, text in PHONES.items()}
+    labels = sorted({phone for text in PHONES.values() for phone in text.split()})
+    given: list[dict[str, Any]] = [{"lexicon": said}, {"lexicon": said, "share_ends": True}]
+    given += [{"lexicon": Lexicon(spelt, labels, share_ends=share)} for share in (False, True)]
+    made = [with_dictionary(WritingOptions(**options), side).lexicon.lexicon for options in given]
+    assert [one.share_ends for one in made] == [False, True, False, True]
+    assert [one.graph.size for one in made] == [15, 9, 15, 9]  # counted by hand
+    lm = NGram.load(files / "man.arpa")
+    best = [phones.predict("1 2", **options, lm=lm, beam=8, n_best=4) for options in given]
+    assert len({(one.text, one.score, *(other.text for other in one.others)) for one in best}) == 1
+    reader, line = unrolled.load(STORED / "recognize-lines.safetensors"), STORED / "line.png"
+    words, names = ["ab", "cab", "ba", "aba"], reader.assets.labels.names
+    for lexicon in (words, Lexicon(words, names)):
+        options = RecognitionOptions(lexicon=lexicon, share_ends=True)
+        assert loaded(options, reader.assets.labels).lexicon.share_ends
+        tree, shared = (reader.predict(line, lexicon=lexicon, beam=20, n_best=3, share_ends=on) for on in (False, True))
+        assert tree == shared
+
+
 @pytest.mark.parametrize("kind", ["lstm", "bpe"])
 def test_a_language_model_writes_words_of_a_lexicon(kind: str, files: Path, tmp_path: Path) -> None:
     words = ["and", "make", "mend"] if kind == "lstm" else ["and", "makes", "tea"]
@@ -184,7 +238,10 @@ def test_words_that_no_token_can_write() -> None:
     model = unrolled.load(STORED / "caption.safetensors")
     with pytest.raises(UserError) as error:
         model.predict(STORED / "picture.png", words=("bab", "moa"))
-    assert str(error.value).startswith("None of the 2 words can be written with the model's tokens.")
+    assert str(error.value) == (
+        "None of the 2 words can be written with the model's tokens. "
+        "The model's tokens are whole words: give some that its training texts have."
+    )
 
 
 @pytest.mark.parametrize(
@@ -196,6 +253,7 @@ def test_words_that_no_token_can_write() -> None:
         ({"word_bonus": 1.0}, "word_bonus is for words of a lexicon, and there is none. Give one (--lexicon)."),
         ({"per_node": 2}, "per_node is for words of a lexicon, and there is none. Give one (--lexicon)."),
         ({"skip_unspellable": True}, "skip_unspellable is for words of a lexicon, and there is none. Give one"),
+        ({"share_ends": True}, "share_ends is for words of a lexicon, and there is none. Give one (--lexicon)."),
         ({"lexicon": ["three", "zoo"]}, "The word 'zoo' is spelt with 'z', which is no label or token of the model."),
         ({"lexicon": 3}, "lexicon=3 is no lexicon. Use the path of a file, words, or a Lexicon."),
         ({"lexicon": ["zoo"], "skip_unspellable": True}, "The lexicon has no words. Give at least one word that"),

@@ -6,7 +6,7 @@ Needs torch and pytest only: `python3 -m pytest --noconftest tests/gpu/test_ctc.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -266,9 +266,18 @@ def test_the_operator_is_what_it_says_it_is() -> None:
     job.log_probs.requires_grad_()
     tests = ("test_schema", "test_faketensor", "test_autograd_registration")
     torch.library.opcheck(engine.ctc.forward, (*job, True), test_utils=tests)
-    (gradient,) = torch.autograd.grad(engine.losses(job)[0], job.log_probs, create_graph=True)
-    with pytest.raises(UserError, match=r"no second derivative. Use backend='reference'"):
-        gradient.sum().backward()  # type: ignore[no-untyped-call]
+
+
+def test_second_derivatives_are_those_of_reference() -> None:
+    job = draw(PLAIN, "cuda")
+
+    def second(losses: Callable[[engine.CTCBatch], Tensor]) -> Tensor:
+        log_probs = job.log_probs.detach().requires_grad_()
+        (first,) = torch.autograd.grad(losses(job._replace(log_probs=log_probs)).sum(), log_probs, create_graph=True)
+        (found,) = torch.autograd.grad(first.pow(2).sum(), log_probs)
+        return found
+
+    assert_close(second(engine.losses), second(lambda job: engine._reference(job)[0]))
 
 
 @pytest.mark.parametrize("longest", [9, 200])

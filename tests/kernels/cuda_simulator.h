@@ -144,6 +144,15 @@ inline bool any_lane(bool flag) {
     simulator::wait_at(simulator::warp().barrier, LANES);
     return any;
 }
+inline uint32_t ballot(bool flag) {
+    simulator::exchanged().flag = flag;
+    simulator::wait_at(simulator::warp().barrier, LANES);
+    uint32_t word = 0;
+    for (int lane = 0; lane < LANES; lane++) word |= static_cast<uint32_t>(simulator::warp().lanes[lane].flag) << lane;
+    simulator::wait_at(simulator::warp().barrier, LANES);
+    return word;
+}
+inline int set_bits(uint32_t word) { return __builtin_popcount(word); }
 inline Words load_exchanged(const void* address) {
     simulator::yield();
     return *static_cast<const Words*>(address);
@@ -161,7 +170,10 @@ NUMBER shuffle(NUMBER number, int from) {
     simulator::wait_at(simulator::warp().barrier, LANES);
     return found;
 }
-inline float shuffle_xor(float number, int bits) { return shuffle(number, (thread_index() % LANES) ^ bits); }
+template <typename NUMBER>
+NUMBER shuffle_xor(NUMBER number, int bits) {
+    return shuffle(number, (thread_index() % LANES) ^ bits);
+}
 template <typename NUMBER>
 NUMBER shuffle_up(NUMBER number) {
     const int lane = thread_index() % LANES;

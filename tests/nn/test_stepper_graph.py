@@ -14,17 +14,20 @@ from unrolled.nn import stepper_graph
 from unrolled.nn.stepper_graph import CapturedStep
 
 
+class Replayed:
+    """A stand-in for a CUDA graph."""
+
+    def __init__(self, run: Callable[[], object]) -> None:
+        self.replay = run
+
+
 @pytest.fixture(autouse=True)
 def _no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    def capture(run: Callable[[], Tensor], device: torch.device) -> tuple[Tensor, Callable[[], None]]:
-        output = run()  # as a graph does, a replay writes to the tensors of the capture
+    def recorded(run: Callable[[], Tensor], device: torch.device) -> tuple[Tensor, Replayed]:
+        output = run()
+        return output, Replayed(lambda: output.copy_(run()))  # as a graph does, it writes to the recorded tensors
 
-        def replay() -> None:
-            output.copy_(run())
-
-        return output, replay
-
-    monkeypatch.setattr(stepper_graph, "capture", capture)
+    monkeypatch.setattr(stepper_graph, "recorded", recorded)
 
 
 def test_steps_on_from_its_own_state() -> None:

@@ -3,7 +3,7 @@
 All mistakes are reported at once, each with the key's path, its value and what is expected.
 """
 
-from unrolled.config.applies import but, check_keys, fitting, only
+from unrolled.config.applies import asking, but, check_keys, fitting, only
 from unrolled.config.describe import Key, Section, describe, keys
 from unrolled.config.paths import FILE_KEYS, data_paths
 from unrolled.config.reading import TomlFile, apply, changes_of, read_config, read_toml
@@ -15,6 +15,7 @@ __all__ = [
     "Section",
     "TomlFile",
     "apply",
+    "asking",
     "but",
     "changes_of",
     "check_keys",

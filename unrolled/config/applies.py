@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from unrolled.config.describe import Section, keys, show
 from unrolled.config.reading import apply
@@ -42,6 +42,21 @@ def only(*alternatives: Mapping[str, Any], **conditions: Any) -> dict[str, Any]:
     return {"only": [dict(one) for one in alternatives] or [conditions]}
 
 
+class AskingValue(NamedTuple):
+    """A value of a key that asks for another key of its section, which must not be left as it is."""
+
+    value: Any
+    name: str
+    left: Any
+    why: str
+    fix: str
+
+
+def asking(value: Any, name: str, left: Any, *, why: str, fix: str) -> dict[str, Any]:
+    """For a Field: the value of its key that asks for the key `name` to be other than `left`; otherwise an error."""
+    return {"asking": AskingValue(value, name, left, why, fix)}
+
+
 def check_keys(
     config: Section, facts: Mapping[str, Any], *, data_read: bool = True, decided: Sequence[str] = ()
 ) -> None:
@@ -68,10 +83,18 @@ def check_keys(
         reason = found.why_not(path)
         if reason is not None:
             problems.append(UserError(f"{path}={show(value)} does nothing here: {reason}.", "Leave it out."))
+        elif key.asking is not None and value == key.asking.value:
+            _check_asked(config, path, key.asking)
     if len(problems) == 1:
         raise problems[0]
     if problems:
         raise UserError("\n  ".join([f"{len(problems)} keys do nothing here:", *map(str, problems)]))
+
+
+def _check_asked(config: Section, path: str, asked: AskingValue) -> None:
+    """Raises if the key that a value asks for is left as it is."""
+    if attrgetter(f"{path.rpartition('.')[0]}.{asked.name}")(config) == asked.left:
+        raise UserError(f"{path}={asked.value}: {asked.why}.", asked.fix)
 
 
 def applies(config: Section, path: str, facts: Mapping[str, Any]) -> bool:

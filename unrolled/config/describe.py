@@ -63,6 +63,7 @@ class Key:
     meaning: str
     kinds: frozenset[type] = field(default=frozenset(), repr=False)  # types of values, apart from the choices
     only: tuple[Condition, ...] = field(default=(), repr=False)  # of the key and of the sections around it
+    asking: Any = field(default=None, repr=False)  # an `AskingValue`: a value that asks for another key
 
     @property
     def only_choices(self) -> bool:
@@ -110,7 +111,8 @@ def _described(cls: type[Section]) -> tuple[Key, ...]:
         kinds = frozenset(_kind(member) for member in members if get_origin(member) is not Literal)
         default = ... if default is PydanticUndefined else default
         type_text, meaning = _type_text(info.annotation, limits), info.description or ""
-        key = Key(path, type_text, default, tuple(literals), limits, meaning, kinds, conditions)
+        asked = extra.get("asking") if isinstance(extra, dict) else None
+        key = Key(path, type_text, default, tuple(literals), limits, meaning, kinds, conditions, asked)
         if types.NoneType in kinds and default is not None and not key.says_none:
             raise TypeError(f"{path}: optional text needs the default None, because TOML has no null.")
         result.append(key)

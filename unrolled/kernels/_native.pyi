@@ -1,6 +1,7 @@
 """The compiled extension (native/bind/module.cpp). Jobs take tensors as addresses, `tensor.data_ptr()`."""
 
 import builtins
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -333,13 +334,16 @@ def make_dictionary(lexicon: Lexicon, lm: WordModel | None, words: list[str]) ->
 def ngram_word_model(model: NGramModel, /) -> WordModel: ...
 def uniform_word_model(words: int, /) -> WordModel: ...
 def feed_all(searches: list[DictionarySearch], frames: list[tuple[int, int, int]], threads: int, /) -> None: ...
-def change_line(
-    given: NDArray[np.uint8],
-    changed: NDArray[np.uint8],
-    moves: NDArray[np.float64],
-    lean: float,
-    reach: float,
-    other: float,
-    thicker: bool,
+def change_lines(
+    given: Sequence[NDArray[np.uint8]],
+    seeds: NDArray[np.uint64],
+    lengths: NDArray[np.int64],
+    warp: float,
+    slant: float,
+    width: float,
+    thickness: float,
     blur: float,
-) -> None: ...
+    noise: float,
+    scale: float,
+    /,
+) -> NDArray[np.float32]: ...

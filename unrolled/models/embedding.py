@@ -6,6 +6,8 @@ from typing import Protocol
 
 from torch import nn
 
+from unrolled.nn.embedding import Embedding
+
 
 class Sizes(Protocol):
     """Vocabulary sizes of both sides; `joint` if they share one vocabulary."""
@@ -20,6 +22,6 @@ class Sizes(Protocol):
 
 def token_embedding(size: int, width: int) -> nn.Embedding:
     """Embeddings with norms of about one, so that tied scores have a suitable scale."""
-    embedding = nn.Embedding(size, width)
+    embedding = Embedding(size, width)
     nn.init.normal_(embedding.weight, std=width**-0.5)
     return embedding

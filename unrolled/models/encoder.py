@@ -24,6 +24,8 @@ from unrolled.models.recurrent_settings import (
 from unrolled.models.transformer_settings import Blocks, Feedforward, Heads
 from unrolled.nn.dropout import Dropout
 
+POSITIONS_AT_ONCE = 8  # a padded memory has a multiple of these
+
 
 class EncoderSettings(RecurrentSettings):
     """The encoder of the source."""
@@ -45,6 +47,14 @@ class EncoderOutput(NamedTuple):
     memory: Tensor  # (B, S, M), a vector for each token
     mask: Tensor  # (B, S), True where a token is real
     state: State  # (B, L·directions, H) each; none from a Transformer
+
+    def padded(self) -> EncoderOutput:
+        """The same with a few more positions of padding, so that many memories have one shape."""
+        extra = -self.memory.shape[1] % POSITIONS_AT_ONCE
+        if not extra:
+            return self
+        pad = torch.nn.functional.pad
+        return self._replace(memory=pad(self.memory, (0, 0, 0, extra)), mask=pad(self.mask, (0, extra)))
 
 
 class Encoder(Protocol):

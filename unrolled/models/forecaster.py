@@ -29,6 +29,7 @@ from unrolled.models.recurrent_settings import (
 from unrolled.models.transformer_settings import Feedforward
 from unrolled.models.windowed_transformer import WindowedTransformer
 from unrolled.nn.dropin import DropIn
+from unrolled.nn.embedding import Embedding
 from unrolled.nn.front import DenseFront
 
 CALM = 3.0  # scaled inputs beyond it are compressed: training has hardly larger ones
@@ -120,8 +121,7 @@ class Forecaster(nn.Module):
         self.rows = max(1, layout.lags)  # past rows kept in the state
         sizes = [settings.category_size or min(16, -(-values // 2)) for values in layout.categories]
         self.categories = nn.ModuleList(
-            nn.Embedding(values, size, padding_idx=UNKNOWN)
-            for values, size in zip(layout.categories, sizes, strict=True)
+            Embedding(values, size, padding_idx=UNKNOWN) for values, size in zip(layout.categories, sizes, strict=True)
         )
         width = layout.features + (layout.inputs if layout.changes else 0) + sum(sizes)
         self.front = DenseFront(width, settings.front, settings.dropout)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from unrolled.data import Batch
 from unrolled.nn import LSTM
+from unrolled.nn.embedding import Embedding
 from unrolled.nn.front import DenseFront, ImageFront
 from unrolled.text import Tokenizer, Vectors, Words
 
@@ -22,7 +23,7 @@ class TokenInput(nn.Module):
 
     def __init__(self, vocabulary_size: int, size: int) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(vocabulary_size, size)
+        self.embedding = Embedding(vocabulary_size, size)
         nn.init.normal_(self.embedding.weight, std=0.5)
         self.output_size = size
 
@@ -53,13 +54,13 @@ class WordInput(nn.Module):
     ) -> None:
         super().__init__()
         self.word_dropout = word_dropout
-        self.words = nn.Embedding(words, size)
+        self.words = Embedding(words, size)
         nn.init.normal_(self.words.weight, std=0.1)
         self.words.weight.requires_grad_(not frozen)
         self.output_size = size
         self.letters: nn.Embedding | None = None
         if letter_hidden:
-            self.letters = nn.Embedding(letters, letter_size)
+            self.letters = Embedding(letters, letter_size)
             self.speller = LSTM(letter_size, letter_hidden, batch_first=True, bidirectional=True)
             self.output_size += 2 * letter_hidden
 

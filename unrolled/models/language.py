@@ -21,6 +21,7 @@ from unrolled.models.recurrent_settings import (
     unchanged,
 )
 from unrolled.nn.dropin import DropIn
+from unrolled.nn.embedding import Embedding
 from unrolled.nn.stepper import Stepper
 from unrolled.search import TokenStep
 
@@ -57,7 +58,7 @@ class RecurrentLM(LanguageModel):
         self._same_mask = settings.same_mask
         self.penalties = (settings.activation_penalty, settings.change_penalty)
         width = settings.embedding_size or settings.hidden_size
-        self.embedding = nn.Embedding(vocabulary_size, width)
+        self.embedding = Embedding(vocabulary_size, width)
         self.layer: DropIn | Chain = _layers(settings, width)
         outputs = settings.last_size if settings.last_size and not settings.projection else settings.output_size
         self.scores = nn.Linear(outputs, vocabulary_size)
@@ -72,17 +73,16 @@ class RecurrentLM(LanguageModel):
                 )
             self.scores.weight = self.embedding.weight
 
-    def forward(
+    def features(
         self, ids: Tensor, state: State | None = None, lengths: Tensor | None = None, resets: Tensor | None = None
     ) -> tuple[Tensor, State]:
-        """Token ids (B, T) → scores of the token after each (B, T, V), and the state after the last."""
         read = self.read(ids, state, lengths, resets)
-        return self.scores(read.features), read.state
+        return read.features, read.state
 
     def read(
         self, ids: Tensor, state: State | None = None, lengths: Tensor | None = None, resets: Tensor | None = None
     ) -> RecurrentOutput:
-        """`forward` without the scores."""
+        """`features`, and the outputs that they are made from."""
         x = dropped_words(self.embedding(ids), ids, self.vocabulary_size, self._word_dropout, self.training)
         x = self._drop(x, self._input_dropout)
         if isinstance(self.layer, Chain):
@@ -91,6 +91,10 @@ class RecurrentLM(LanguageModel):
             output, final = self.layer(x, state_to_torch(state), lengths=lengths, resets=resets)
             final = state_from_torch(final)
         return RecurrentOutput(output, self._drop(output, self._dropout), final)
+
+    def initial_state(self, rows: int) -> State:
+        layers = self.layer.each() if isinstance(self.layer, Chain) else [self.layer]
+        return tuple(state for layer in layers for state in state_from_torch(layer.initial_state(rows)))
 
     def states(self, ids: Tensor, lengths: Tensor) -> Tensor:
         return self.read(ids, lengths=lengths).output
@@ -175,23 +179,26 @@ class FeedForwardLM(LanguageModel):
         self.start_token, self.vocabulary_size = start, vocabulary_size
         self.context, self.average = settings.context or USUAL_CONTEXT, settings.context_mode == "average"
         width = settings.embedding_size or settings.hidden_size
-        self.embedding = nn.Embedding(vocabulary_size, width)
+        self.embedding = Embedding(vocabulary_size, width)
         self.dropout = nn.Dropout(settings.dropout)
         self.hidden = nn.Linear(width if self.average else width * self.context, settings.hidden_size)
         self.scores = nn.Linear(settings.hidden_size, vocabulary_size)
         nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
 
-    def forward(
+    def features(
         self, ids: Tensor, state: State | None = None, lengths: Tensor | None = None, resets: Tensor | None = None
     ) -> tuple[Tensor, State]:
-        """Token ids (B, T) → scores of the token after each (B, T, V), and the last tokens."""
+        """The state is the last tokens."""
         before = self._before(ids, state, resets)
         seen = torch.cat([before, ids], dim=1)  # (B, k - 1 + T)
         windows = self.embedding(seen.unfold(1, self.context, 1))  # (B, T, k, E)
-        scores = self._scores(windows)
+        features = self._features(windows)
         ends = lengths if lengths is not None else torch.full((ids.shape[0],), ids.shape[1], device=ids.device)
         last = ends[:, None] + torch.arange(self.context - 1, device=ids.device)  # (B, k - 1)
-        return scores, (seen.gather(1, last),)
+        return features, (seen.gather(1, last),)
+
+    def initial_state(self, rows: int) -> State:
+        return (torch.full((rows, self.context - 1), self.start_token, device=self.device),)
 
     def states(self, ids: Tensor, lengths: Tensor) -> Tensor:
         seen = torch.cat([self._before(ids, None, None), ids], dim=1)
@@ -201,15 +208,16 @@ class FeedForwardLM(LanguageModel):
         x = windows.mean(dim=2) if self.average else windows.flatten(2)
         return torch.tanh(self.hidden(self.dropout(x)))
 
-    def _scores(self, windows: Tensor) -> Tensor:
-        scores: Tensor = self.scores(self.dropout(self._hidden(windows)))
-        return scores
+    def _features(self, windows: Tensor) -> Tensor:
+        features: Tensor = self.dropout(self._hidden(windows))
+        return features
 
     def trace(self, ids: Tensor, change: Change = unchanged) -> Tensor:
         """The scores, without states; `change` is applied to the tokens' vectors."""
         before = self.embedding(self._before(ids, None, None))
         seen = torch.cat([before, change(self.embedding(ids))], dim=1)  # (B, k - 1 + T, E)
-        return self._scores(seen.unfold(1, self.context, 1).transpose(2, 3))
+        scores: Tensor = self.scores(self._features(seen.unfold(1, self.context, 1).transpose(2, 3)))
+        return scores
 
     def _before(self, ids: Tensor, state: State | None, resets: Tensor | None) -> Tensor:
         fresh = ids.new_full((ids.shape[0], self.context - 1), self.start_token)

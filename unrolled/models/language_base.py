@@ -14,6 +14,7 @@ from unrolled.kernels.vocabulary.reference import wide
 from unrolled.models.recurrent_settings import RECURRENT, TRANSFORMER, RecurrentSettings
 from unrolled.models.transformer_settings import Blocks, NormFirst
 from unrolled.search import TokenModel, TokenStep
+from unrolled.search.tokens.steady import GraphCache, graphs_of
 
 LEAST_CONTEXT = 2  # a Transformer halves its window when it is full
 
@@ -129,10 +130,24 @@ class LanguageModel(nn.Module):
     start_token: int
     vocabulary_size: int
     embedding: nn.Embedding
+    scores: nn.Linear
 
     @property
     def device(self) -> torch.device:
         return next(self.parameters()).device
+
+    def forward(
+        self, ids: Tensor, state: Any = None, lengths: Tensor | None = None, resets: Tensor | None = None
+    ) -> tuple[Tensor, Any]:
+        """Token ids (B, T) → scores of the token after each (B, T, V), and the state after the last."""
+        features, state = self.features(ids, state, lengths, resets)
+        return self.scores(features), state
+
+    def features(
+        self, ids: Tensor, state: Any = None, lengths: Tensor | None = None, resets: Tensor | None = None
+    ) -> tuple[Tensor, Any]:
+        """`forward` without the scores: their inputs (B, T, D), and the state after the last token."""
+        raise NotImplementedError
 
     def states(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """The vectors from which the scores are made, (B, T, D), of token ids (B, T)."""
@@ -149,6 +164,19 @@ class LanguageModel(nn.Module):
         scores, state = self(torch.tensor([inputs], device=self.device), state)
         wanted = torch.tensor(targets, device=self.device)
         return float(nn.functional.cross_entropy(wide(scores[0]), wanted, reduction="sum")), state
+
+    def initial_state(self, rows: int) -> Any:
+        """The state before the first token of `rows` texts; None: it has no shape yet."""
+        return None
+
+    @property
+    def graphs(self) -> GraphCache | None:
+        """Recorded searches; none in training, where steps draw, and none where states change their shapes."""
+        return None if self.training or self.initial_state(1) is None else graphs_of(self)
+
+    def steady(self, memory: Any, rows: int, width: int, steps: int) -> tuple[TokenModel, Any] | None:
+        """See `unrolled.search.tokens.steady`."""
+        return self, self.initial_state(rows) if memory is None else memory
 
     def start(self, memory: Any) -> Any:
         """The state before the first token: a carried one, or None for the initial one."""

@@ -9,7 +9,7 @@ numbers.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,10 @@ from unrolled.models.language_base import LEAST_CONTEXT, LanguageModel, Language
 from unrolled.models.recurrent_settings import Change, unchanged
 from unrolled.models.transformer_settings import check_heads
 from unrolled.nn.positions import Positions
-from unrolled.nn.transformer import Kept, TransformerEncoder, TransformerState
+from unrolled.nn.transformer import TransformerEncoder, TransformerState
+from unrolled.nn.transformer_cache import FixedState, Kept
+from unrolled.search import Shared, TokenStep
+from unrolled.search.tokens.steady import GraphCache, graphs_of
 
 Carried = tuple[Tensor, Tensor | None, tuple[Kept, ...] | None]
 """A `_Window` carried from batch to batch, as a plain tuple."""
@@ -66,18 +69,11 @@ class TransformerLM(LanguageModel):
         if settings.tied:
             self.scores.weight = self.embedding.weight
 
-    def forward(
-        self, ids: Tensor, state: Carried | None = None, lengths: Tensor | None = None, resets: Tensor | None = None
-    ) -> tuple[Tensor, Carried]:
-        """Token ids (B, T) → scores of the token after each (B, T, V), and the window after the last."""
-        output, carried = self._outputs(ids, state, lengths, resets)
-        return self.scores(output), carried
-
     def states(self, ids: Tensor, lengths: Tensor) -> Tensor:
-        return self._outputs(ids, None, lengths, None)[0]
+        return self.features(ids, lengths=lengths)[0]
 
-    def _outputs(
-        self, ids: Tensor, state: Carried | None, lengths: Tensor | None, resets: Tensor | None
+    def features(
+        self, ids: Tensor, state: Carried | None = None, lengths: Tensor | None = None, resets: Tensor | None = None
     ) -> tuple[Tensor, Carried]:
         """Outputs of the last block (B, T, D), and the window after the last token."""
         window = self._entered(ids, state, resets)
@@ -91,6 +87,35 @@ class TransformerLM(LanguageModel):
             done += count
         output = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
         return output, (window.ids, window.pads, window.past)
+
+    @property
+    def graphs(self) -> GraphCache | None:
+        """Recorded searches; none where keys are not cached."""
+        return None if self._reads_again else graphs_of(self)
+
+    def steady(self, memory: Carried | None, rows: int, width: int, steps: int) -> tuple[SteadyLM, Any] | None:
+        """See `unrolled.search.tokens.steady`: keys and values have places for a whole window.
+
+        Several hypotheses of a text need its first window: they cannot be read again alone.
+        """
+        if width > 1 and (memory is not None or steps > self.context):
+            return None
+        length = min(steps, self.context) if width > 1 else self.context
+        state = self.encoder.fixed_start(rows, width, length, _precision(self.embedding.weight))
+        ids = torch.zeros(rows, length, dtype=torch.int64, device=self.device)
+        if memory is not None:
+            window = _left(_Window(*memory))
+            assert window.past is not None
+            assert window.pads is not None
+            ids[:, : window.width] = window.ids
+            for kept, past in zip(state.kept, window.past, strict=True):
+                for one, other in zip(kept, past, strict=True):
+                    one[:, :, 0, : window.width] = other
+            columns = torch.arange(length, device=self.device)
+            state = state._replace(
+                position=window.pads, ancestors=torch.where(columns < window.pads[:, None], 0, state.ancestors)
+            )
+        return SteadyLM(self), (state.position, state.ancestors, ids, Shared(state.kept))
 
     def trace(self, ids: Tensor, change: Change = unchanged) -> tuple[Tensor, list[Tensor]]:
         """The scores, and the attention of every block (B, N, T, T); `change` is applied to the tokens' vectors."""
@@ -171,6 +196,63 @@ class TransformerLM(LanguageModel):
     def _vectors(self, ids: Tensor, first: int | Tensor, lengths: Tensor | None) -> Tensor:
         x: Tensor = self.dropout(self.positions(self.embedding(ids) * self.scale, first, lengths))
         return x
+
+
+class SteadyLM:
+    """A Transformer whose steps have fixed shapes, within one window; `renew` begins the next."""
+
+    def __init__(self, network: TransformerLM) -> None:
+        self.network, self.start, self.context = network, network.start, network.context
+
+    def step(self, tokens: Tensor, state: Any) -> TokenStep:
+        position, ancestors, ids, shared = state
+        network = self.network
+        x = network._vectors(tokens[:, None], position, None)[:, 0]
+        output, after, _ = network.encoder.fixed_step(x, FixedState(position, ancestors, shared.value))
+        ids = ids.scatter(1, position[:, None], tokens[:, None])
+        scores = network.scores(output).float().log_softmax(-1)
+        return TokenStep(scores, (after.position, after.ancestors, ids, shared))
+
+    def positions(self, state: Any) -> list[int]:
+        """The number of tokens in the window of each row."""
+        found: list[int] = state[0].tolist()
+        return found
+
+    def renew(self, state: Any, rows: list[int]) -> int:
+        """Begin the full windows of some rows again with their last half, in place; returns its length."""
+        position, ancestors, ids, shared = state
+        network, half = self.network, self.context // 2
+        chosen = torch.tensor(rows, device=ids.device)
+        last = ids[chosen, -half:]
+        past = network._read_anew(_Window(last, None, ())).past
+        assert past is not None
+        for kept, fresh in zip(shared.value, past, strict=True):
+            for one, other in zip(kept, fresh, strict=True):
+                one[chosen, :, 0, :half] = other.to(one.dtype)
+        position[chosen] = half
+        ancestors[chosen, half:] = -1
+        ids[chosen, :half] = last
+        return half
+
+
+def _left(window: _Window) -> _Window:
+    """The same rows with their padding on the right; `pads` are then their lengths."""
+    width, device = window.width, window.ids.device
+    pads = torch.zeros(len(window.ids), dtype=torch.int64, device=device) if window.pads is None else window.pads
+    columns = (torch.arange(width, device=device) + pads[:, None]).clamp(max=max(0, width - 1))  # (B, W), the sources
+
+    def moved(kept: Tensor) -> Tensor:
+        return kept.gather(2, columns[:, None, :, None].expand_as(kept))
+
+    assert window.past is not None
+    past = tuple((moved(keys), moved(values)) for keys, values in window.past)
+    return _Window(window.ids.gather(1, columns), width - pads, past)
+
+
+def _precision(weight: Tensor) -> torch.dtype:
+    """The precision of keys and values: that of matrix products."""
+    kind = weight.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
 
 
 def _put(past: tuple[Kept, ...], fresh: tuple[Kept, ...], rows: Tensor, columns: int) -> tuple[Kept, ...]:

@@ -14,6 +14,7 @@ from unrolled.kernels.lengths import real_steps
 from unrolled.models.decoders import DecoderOutput
 from unrolled.models.encoder import EncoderOutput, EncoderSettings
 from unrolled.models.recurrent_settings import Change, recurrent_layer, state_from_torch, state_to_torch
+from unrolled.nn.embedding import Embedding
 from unrolled.search import Shared, TokenStep
 
 
@@ -34,7 +35,7 @@ class Stepwise(nn.Module):
                 "Use model.encoder.bidirectional=false.",
             )
         self.end = end
-        self.embedding = nn.Embedding(source_size, width)
+        self.embedding = Embedding(source_size, width)
         self.dropout = nn.Dropout(settings.dropout)
         self.layer = recurrent_layer(settings, width)
         self.scores = nn.Linear(settings.output_size, target_size)

@@ -16,6 +16,7 @@ from unrolled.models.inputs import FrameInput, TokenInput, WordInput
 from unrolled.models.recurrent_settings import Change, unchanged
 from unrolled.nn.crf import CRF
 from unrolled.nn.crf_partition import log_partition_of_logs
+from unrolled.nn.embedding import Embedding
 
 Forbidden = tuple[Tensor, Tensor, Tensor]
 """Masks of transitions (K, K), first tags (K,) and last tags (K,) that are forbidden."""
@@ -95,7 +96,7 @@ class Tagger(nn.Module):
     ) -> None:
         super().__init__()
         self.input = inputs
-        self.features = nn.ModuleList(nn.Embedding(size, settings.feature_size) for size in features)
+        self.features = nn.ModuleList(Embedding(size, settings.feature_size) for size in features)
         self.dropout = nn.Dropout(settings.dropout)
         width = self.input.output_size + settings.feature_size * len(features)
         self.layer = encoder_layers(settings, width)

@@ -26,7 +26,8 @@ class TransformerTranslator(TransformerWriter):
     def __init__(self, settings: TranslatorSettings, sizes: Sizes) -> None:
         width, side = settings.encoder.hidden_size, settings.encoder
         embedding = token_embedding(sizes.target_size, width)
-        super().__init__(embedding, settings.decoder, settings.positions, settings.norm_first, settings.tied)
+        codes = settings.positions if settings.target_positions == "auto" else settings.target_positions
+        super().__init__(embedding, settings.decoder, codes, settings.norm_first, settings.tied)
         one = settings.shared and sizes.joint
         self.source = embedding if one else token_embedding(sizes.source_size, width)
         self.source_dropout = Dropout(side.dropout)

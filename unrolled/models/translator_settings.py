@@ -6,12 +6,19 @@ from typing import Literal
 
 from pydantic import Field
 
-from unrolled.config import Section, but, only
+from unrolled.config import Section, asking, but, only
 from unrolled.models.decoders import DecoderSettings
 from unrolled.models.encoder import EncoderSettings
 from unrolled.models.recurrent_settings import RECURRENT, TRANSFORMER
 from unrolled.models.transformer_settings import NormFirst
 
+FRACTION = asking(
+    "fraction",
+    "target_positions",
+    "auto",
+    why="a decoder does not know how long its text will be, so this code is for the encoder alone",
+    fix="Set that of the decoder too, such as model.target_positions=sinusoidal; or use another model.positions.",
+)
 WITH_DECODER = only(kind=("recurrent", "transformer"))
 
 
@@ -46,9 +53,12 @@ class TranslatorSettings(Section):
     )
     positions: Literal["sinusoidal", "learned", "count", "fraction", "binary", "none"] = Field(
         "sinusoidal",
-        json_schema_extra=TRANSFORMER,
-        description="transformer: encoding of positions; the last four are for comparison. fraction is the encoder's: "
-        "a decoder does not know how long its text will be, and takes sinusoidal.",
+        json_schema_extra=TRANSFORMER | FRACTION,
+        description="transformer: encoding of positions; the last four are for comparison. fraction is for the "
+        "encoder, and needs target_positions.",
+    )
+    target_positions: Literal["auto", "sinusoidal", "learned", "count", "binary", "none"] = Field(
+        "auto", json_schema_extra=TRANSFORMER, description="transformer: those of the decoder; auto: as positions."
     )
     norm_first: NormFirst = True
     encoder: EncoderSettings = Field(EncoderSettings(), description="Encoder of the source.")

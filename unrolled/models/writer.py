@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,7 +18,9 @@ from unrolled.models.recurrent_settings import Change
 from unrolled.nn.dropout import Dropout
 from unrolled.nn.positions import Positions
 from unrolled.nn.transformer import TransformerDecoder, TransformerState
+from unrolled.nn.transformer_cache import FixedState
 from unrolled.search import Shared, TokenStep
+from unrolled.search.tokens.steady import GraphCache, graphs_of
 
 
 class _TokenScores(nn.Module):
@@ -34,6 +37,11 @@ class _TokenScores(nn.Module):
     @property
     def device(self) -> torch.device:
         return self.scores.weight.device
+
+    @property
+    def graphs(self) -> GraphCache | None:
+        """Recorded searches; none in training, where steps draw."""
+        return None if self.training else graphs_of(self)
 
     def encode(self, batch: Batch) -> EncoderOutput:
         raise NotImplementedError
@@ -84,6 +92,10 @@ class Writer(_TokenScores):
     def start(self, memory: EncoderOutput) -> Any:
         """The state before the first token (see `unrolled.search`)."""
         return self.decoder.start(memory)
+
+    def steady(self, memory: EncoderOutput, rows: int, width: int, steps: int) -> tuple[Writer, Any]:
+        """See `unrolled.search.tokens.steady`: the states of recurrent layers keep their shapes."""
+        return self, self.start(memory.padded())
 
     def step(self, tokens: Tensor, state: Any) -> TokenStep:
         """tokens (B,) → the distribution of the next token."""
@@ -139,6 +151,20 @@ class TransformerWriter(_TokenScores):
         output, new = self.decoder.step(self._target(tokens[:, None], kept.length)[:, 0], kept)
         return self._scored(output, (new.past, state[1]), None)
 
+    def steady(
+        self, memory: EncoderOutput, rows: int, width: int, steps: int, visible: bool = False
+    ) -> tuple[SteadyWriter, Any] | None:
+        """See `unrolled.search.tokens.steady`: keys and values have places for all steps."""
+        if self.target_positions.kind == "learned" and steps > self.target_positions.max_length:
+            return None
+        started = self.decoder.start((memory := memory.padded()).memory, memory.mask)
+        state = self.decoder.fixed_start(rows, width, steps, started.memory[0][0].dtype)
+        return SteadyWriter(self, visible), (
+            state.position,
+            state.ancestors,
+            Shared((state.kept, started.memory, started.memory_mask)),
+        )
+
     def showing_attention(self) -> ShowingAttention:
         """The same steps without fused attention, which returns no weights."""
         return ShowingAttention(self)
@@ -149,7 +175,7 @@ class TransformerWriter(_TokenScores):
         (output, new), weights = self.decoder.step_visible(x, kept)
         return self._scored(output, (new.past, state[1]), weights)
 
-    def _target(self, ids: Tensor, first: int) -> Tensor:
+    def _target(self, ids: Tensor, first: int | Tensor) -> Tensor:
         x: Tensor = self.dropout(self.target_positions(self.embedding(ids) * self.scale, first))
         return x
 
@@ -159,6 +185,21 @@ class ShowingAttention:
 
     def __init__(self, network: TransformerWriter) -> None:
         self.device, self.start, self.step = network.device, network.start, network.step_showing
+        self.graphs, self.steady = network.graphs, partial(network.steady, visible=True)
+
+
+class SteadyWriter:
+    """A Transformer whose steps have fixed shapes; `visible`: they return attention."""
+
+    def __init__(self, network: TransformerWriter, visible: bool) -> None:
+        self.network, self.visible, self.start = network, visible, network.start
+
+    def step(self, tokens: Tensor, state: Any) -> TokenStep:
+        position, ancestors, shared = state
+        x = self.network._target(tokens[:, None], position)[:, 0]
+        before = FixedState(position, ancestors, *shared.value)
+        output, after, weights = self.network.decoder.fixed_step(x, before, self.visible)
+        return self.network._scored(output, (after.position, after.ancestors, shared), weights)
 
 
 def _kept(state: Any) -> TransformerState:

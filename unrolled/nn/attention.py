@@ -12,6 +12,7 @@ from unrolled.cells import Score
 from unrolled.cells.attending import join_heads, masked_softmax, scaled, split_heads
 from unrolled.errors import UserError
 from unrolled.nn.checks import check_choice, check_probability, check_sizes
+from unrolled.nn.linear import Linear, linear
 
 SCORES = ("additive", "dot", "scaled", "general")
 
@@ -115,7 +116,7 @@ class MultiHeadAttention(nn.Module):
             raise UserError(f"size={size} is not divisible by num_heads={num_heads}.", fix)
         self.size, self.num_heads, self.key_size = size, num_heads, key_size
         self.dropout = check_probability("dropout", dropout)
-        self.out_proj = nn.Linear(size, size, bias=bias)
+        self.out_proj = Linear(size, size, bias=bias)
         if key_size == size:
             self.in_proj_weight = nn.Parameter(torch.empty(3 * size, size))
             for name in ("q_proj_weight", "k_proj_weight", "v_proj_weight"):
@@ -150,23 +151,31 @@ class MultiHeadAttention(nn.Module):
         """memory (B, S, K) → keys and values, (B, N, S, d) each."""
         if self.in_proj_weight is not None:  # one product for both
             bias = None if self.in_proj_bias is None else self.in_proj_bias[self.size :]
-            both = F.linear(memory, self.in_proj_weight[self.size :], bias)
+            both = linear(memory, self.in_proj_weight[self.size :], bias)
             keys, values = both.chunk(2, dim=-1)
         else:
-            keys, values = (F.linear(memory, *self._projection(which)) for which in (1, 2))
+            keys, values = (linear(memory, *self._projection(which)) for which in (1, 2))
         return split_heads(keys, self.num_heads), split_heads(values, self.num_heads)
 
     def forward(
-        self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None, causal: bool = False
+        self,
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        *,
+        full: bool = False,
     ) -> Tensor:
         """query (B, T, E), keys and values from `project` → (B, T, E), on torch's fused attention.
 
         `mask` (B, S) or (B, T, S) is True at visible positions; a query without any gets zeros before the output's
-        projection. With `causal` the last query sees all positions, the one before it all but the last, and so on:
-        the same for a whole sequence and for one that continues cached keys.
+        projection, unless `full` says that there is none, which is not checked. With `causal` the last query sees all
+        positions, the one before it all but the last, and so on: the same for a whole sequence and for one that
+        continues cached keys.
         """
         return self.attend(
-            split_heads(F.linear(query, *self._projection(0)), self.num_heads), keys, values, mask, causal
+            split_heads(linear(query, *self._projection(0)), self.num_heads), keys, values, mask, causal, full=full
         )
 
     def project_all(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -175,12 +184,19 @@ class MultiHeadAttention(nn.Module):
             raise UserError(
                 f"Keys of size {self.key_size} are not made from queries of size {self.size}.", "Use `project`."
             )
-        query, keys, values = F.linear(x, self.in_proj_weight, self.in_proj_bias).chunk(3, dim=-1)
+        query, keys, values = linear(x, self.in_proj_weight, self.in_proj_bias).chunk(3, dim=-1)
         heads = self.num_heads
         return split_heads(query, heads), split_heads(keys, heads), split_heads(values, heads)
 
     def attend(
-        self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None, causal: bool = False
+        self,
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        *,
+        full: bool = False,
     ) -> Tensor:
         """`forward` of a projected query (B, N, T, d)."""
         steps, positions = query.shape[2], keys.shape[2]
@@ -191,7 +207,7 @@ class MultiHeadAttention(nn.Module):
             output = self.out_proj(join_heads(seen))
             return output
         allowed = _allowed(mask, causal, steps, positions, query.device)
-        empty = None if mask is None or allowed is None else ~allowed.any(dim=-1, keepdim=True)
+        empty = None if full or mask is None or allowed is None else ~allowed.any(dim=-1, keepdim=True)
         if empty is not None and allowed is not None:
             allowed = allowed | empty
         seen = F.scaled_dot_product_attention(query, keys, values, allowed, dropout)
@@ -204,7 +220,7 @@ class MultiHeadAttention(nn.Module):
         self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None, causal: bool = False
     ) -> tuple[Tensor, Tensor]:
         """`forward` and each head's weights (B, N, T, S): not fused, without dropout."""
-        query = split_heads(F.linear(query, *self._projection(0)), self.num_heads)
+        query = split_heads(linear(query, *self._projection(0)), self.num_heads)
         allowed = _allowed(mask, causal, query.shape[2], keys.shape[2], query.device)
         weights = masked_softmax(query @ keys.mT * scaled(query.shape[-1]), allowed)
         return self.out_proj(join_heads(weights @ values)), weights

@@ -379,7 +379,8 @@ class DropIn(Scriptable, nn.RNNBase):
         return super().forward(input, hx)
 
     def _torch_forward(self, call: _Call) -> Any:
-        hidden = call.states if len(call.states) > 1 else call.states[0]
+        states = tuple(state.contiguous() for state in call.states)  # cuDNN's; a learned state is one row, expanded
+        hidden = states if len(states) > 1 else states[0]
         if call.packed is not None:
             return super().forward(call.packed, hidden)
         if call.lengths is None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 
 from unrolled.cells import State
+from unrolled.kernels.cuda.recording import recorded
 
 StepFunction = Callable[[Tensor, State], tuple[Tensor, State]]
 
@@ -25,7 +25,7 @@ class CapturedStep:
                 kept.copy_(fresh)
             return output
 
-        self._output, self._replay = capture(run, x.device)
+        self._output, self._graph = recorded(run, x.device)
 
     @property
     def state(self) -> State:
@@ -40,21 +40,5 @@ class CapturedStep:
     def feed(self, x: Tensor) -> Tensor:
         """One step: x (B, D) → output (B, O)."""
         self.x.copy_(x)
-        self._replay()
+        self._graph.replay()
         return self._output.clone()
-
-
-@torch.no_grad()
-def capture(run: Callable[[], Tensor], device: torch.device) -> tuple[Tensor, Callable[[], None]]:
-    """The result of `run`, and a function that computes it again, in place, from its current inputs."""
-    with torch.cuda.device(device):
-        side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch's
-        side.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(side):  # compiles and loads kernels before the capture
-            run()
-            run()
-        torch.cuda.current_stream(device).wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            output = run()
-    return output, graph.replay

@@ -14,9 +14,8 @@ from unrolled.cells import activation as activation_of
 from unrolled.errors import UserError
 from unrolled.nn.attention import MultiHeadAttention
 from unrolled.nn.checks import check_probability, check_sizes
-
-Kept = tuple[Tensor, Tensor]
-"""Keys and values (B, N, S, d) of one layer."""
+from unrolled.nn.linear import Linear
+from unrolled.nn.transformer_cache import FixedKeys, FixedState, Kept, entered
 
 
 class _Pass(NamedTuple):
@@ -56,7 +55,7 @@ class TransformerLayer(nn.Module):
         self.self_attn = MultiHeadAttention(size, num_heads, dropout)
         if cross:
             self.multihead_attn = MultiHeadAttention(size, num_heads, dropout)
-        self.linear1, self.linear2 = nn.Linear(size, wide), nn.Linear(wide, size)
+        self.linear1, self.linear2 = Linear(size, wide), Linear(wide, size)
         self.norm1, self.norm2 = nn.LayerNorm(size), nn.LayerNorm(size)
         if cross:
             self.norm3 = nn.LayerNorm(size)
@@ -69,18 +68,24 @@ class TransformerLayer(nn.Module):
         x: Tensor,
         mask: Tensor | None,
         causal: bool,
-        past: Kept | None = None,
+        past: Kept | FixedKeys | None = None,
         memory: Kept | None = None,
         memory_mask: Tensor | None = None,
         visible: bool = False,
     ) -> _Pass:
-        """x (B, T, D) through the layer; `past` are the keys and values of the steps before x."""
+        """x (B, T, D) through the layer; `past` are the keys and values of the steps before x.
+
+        With `FixedKeys` x is one step, and every memory has a position.
+        """
         own = cross = None
         kept: Kept | None = None
 
         def itself(x: Tensor) -> Tensor:
             nonlocal own, kept
             query, keys, values = self.self_attn.project_all(x)  # one product for all three
+            if isinstance(past, FixedKeys):
+                kept = past.keys, past.values
+                return past.attend(self.self_attn, query, keys, values)
             if past is not None:
                 keys, values = torch.cat([past[0], keys], dim=2), torch.cat([past[1], values], dim=2)
             kept = keys, values
@@ -96,7 +101,7 @@ class TransformerLayer(nn.Module):
             if visible:
                 rows, cross = self.multihead_attn.visible(rows, *memory, memory_mask)
             else:
-                rows = self.multihead_attn(rows, *memory, memory_mask)
+                rows = self.multihead_attn(rows, *memory, memory_mask, full=isinstance(past, FixedKeys))
             return rows.view_as(x)
 
         x = self._residual(x, itself, self.norm1)
@@ -198,6 +203,31 @@ class _Stack(nn.Module):
         self._check(x, "(batch, size)")
         (output, state), _ = self._continue(x[:, None], state, visible=False)
         return TransformerStep(output.squeeze(1), state)
+
+    def fixed_start(self, batch: int, width: int, length: int, dtype: torch.dtype | None = None) -> FixedState:
+        """The state before the first of at most `length` steps, a row for each of `batch` inputs, for `fixed_step`."""
+        layer = self._each()[0].self_attn
+        weight, size = layer.out_proj.weight, layer.size // layer.num_heads
+        shape = (batch, layer.num_heads, width, length, size)
+        kept = tuple((weight.new_zeros(shape, dtype=dtype), weight.new_zeros(shape, dtype=dtype)) for _ in self._each())
+        position = torch.zeros(batch, dtype=torch.int64, device=weight.device)
+        return FixedState(position, position.new_full((batch, length), -1), kept)
+
+    def fixed_step(
+        self, x: Tensor, state: FixedState, visible: bool = False
+    ) -> tuple[Tensor, FixedState, Tensor | None]:
+        """One more step with keys at fixed places: x (B·W, D) → output (B·W, D), the state, and its weights (B·W, S).
+
+        The weights, if `visible`, are the mean over the last layer's heads.
+        """
+        x, cross = x[:, None], None
+        state, mask = entered(state)
+        for depth, layer in enumerate(self._each()):
+            memory = state.memory[depth] if state.memory else None
+            past = FixedKeys(*state.kept[depth], state.position, mask)
+            x, _, _, cross = layer.run(x, None, False, past, memory, state.memory_mask, visible)
+        weights = None if cross is None else cross.mean(dim=1).flatten(0, 1)
+        return self._close(x, None).squeeze(1), state._replace(position=state.position + 1), weights
 
     def _continue(
         self, x: Tensor, state: TransformerState, visible: bool, mask: Tensor | None = None

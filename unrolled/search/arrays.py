@@ -144,6 +144,11 @@ class NumpyArrays:
             places = np.argsort(keys, axis=-1, kind="stable")[:, :count]
         return np.take_along_axis(array, places, -1), places
 
+    def first(self, array: Array, count: int) -> tuple[Array, Array]:
+        """`topk` of short rows; of equal numbers the first comes first."""
+        places = np.argsort(np.where(np.isnan(array), -np.inf, -array), axis=-1, kind="stable")[:, :count]
+        return np.take_along_axis(array, places, -1), places
+
     def top_scores(self, scores: Array, count: int, blocked: Array, *, normalised: bool = True) -> tuple[Array, Array]:
         """As `unrolled.kernels.vocabulary.scores.top_scores`."""
         log_probs = scores if normalised else self.log_softmax(scores)

@@ -119,6 +119,10 @@ class TorchArrays:
         values, places = array.topk(count, dim=-1)
         return values, places
 
+    def first(self, array: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        ordered, places = self.sorted(array)
+        return ordered[:, :count], places[:, :count]
+
     def top_scores(
         self, scores: Tensor, count: int, blocked: Tensor, *, normalised: bool = True
     ) -> tuple[Tensor, Tensor]:

@@ -1,12 +1,13 @@
 """CUDA graphs of whole updates: one for each set of shapes, recorded when the shapes come a second time.
 
 The first update of a set of shapes runs as usual; torch tells which lines made the host wait, if any. If there was
-none, the second is recorded, and from then on the host only copies the batch and starts the graph.
+none, the second is recorded, and from then on the host only copies the batch and starts the graph. A wait counts if it
+comes twice: what is loaded at first use makes the host wait once.
 """
 
 from __future__ import annotations
 
-import gc
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -18,7 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from unrolled.data import Batch
+from unrolled.data.batching.packed import copy_into, duplicate, tensors
 from unrolled.errors import UserError
+from unrolled.kernels.cuda.recording import recording
 from unrolled.training.loss import leaves, map_state
 from unrolled.training.tbptt import TruncatedBPTT
 
@@ -74,7 +77,8 @@ class UpdateGraphs:
         if choice.mode == "on" and choice.reason is not None:
             raise cannot_record(choice.reason)
         self._recorded: dict[Any, _Recorded] = {}
-        self._seen: set[Any] = set()
+        self._seen: set[Any] = set()  # shapes of updates that did not wait
+        self._waited = False  # in an update before
         self._pool: Any = None
 
     @property
@@ -109,15 +113,17 @@ class UpdateGraphs:
         on_device = [replace(chunk, batch=chunk.batch.to(self.stream.device)) for chunk in chunks]
         with _waits() as places:
             report = self.compute(on_device)
-        self._seen.add(key)
-        if places:
+        if not places:
+            self._seen.add(key)
+        elif self._waited:
             self._give_up(f"{places[0]} waits for the GPU")
+        self._waited = bool(places)
         return report
 
     def _record(self, chunks: Sequence[Chunk], entry: Any) -> _Recorded | None:
         """Record an update; nothing runs. None if it cannot be recorded."""
         device = self.stream.device
-        static = [replace(chunk, batch=_cloned(chunk.batch, device)) for chunk in chunks]
+        static = [replace(chunk, batch=duplicate(chunk.batch, device)) for chunk in chunks]
         entry = map_state(torch.clone, entry)
         before = self.tbptt.state
         self.tbptt.state = entry
@@ -125,17 +131,12 @@ class UpdateGraphs:
             self._pool = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize(device)
-        collecting = gc.isenabled()
-        gc.disable()  # memory of other graphs must not be freed while one is recorded
         try:
-            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
-            try:
+            with recording(graph, self._pool):
                 report = self.compute(static)
                 left = self.tbptt.state
                 if entry is not None:
                     _copy_state(entry, left)
-            finally:
-                graph.capture_end()
         except RuntimeError as error:
             self._recover(device)
             self._give_up(str(error).splitlines()[0])
@@ -144,13 +145,11 @@ class UpdateGraphs:
             self.tbptt.state = before
             for parameter in self.network.parameters():
                 parameter.grad = None
-            if collecting:
-                gc.enable()
         return _Recorded(graph, static, entry, left, report)
 
     def _replay(self, found: _Recorded, chunks: Sequence[Chunk], entry: Any) -> Tensor:
         for static, chunk in zip(found.chunks, chunks, strict=True):
-            _copy_batch(static.batch, chunk.batch)
+            copy_into(static.batch, chunk.batch)
         if found.entry is not None and entry is not found.entry:
             _copy_state(found.entry, entry)
         found.graph.replay()
@@ -188,45 +187,39 @@ def cannot_record(reason: str) -> UserError:
 
 @contextmanager
 def _waits() -> Iterator[list[str]]:
-    """A block that collects the lines of ours at which the host waits for the GPU."""
+    """A block that collects the lines at which this thread waits for the GPU; those that make batches may wait."""
     places: list[str] = []
+    others: list[tuple[Any, ...]] = []
+    mine = threading.get_ident()
+
+    def note(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
+    ) -> None:
+        if WAITS not in str(message):
+            others.append((message, category, filename, lineno))
+        elif threading.get_ident() == mine:
+            places.append(f"{Path(filename).name}:{lineno}")
+
     before = torch.cuda.get_sync_debug_mode()
-    torch.cuda.set_sync_debug_mode("warn")
-    try:
-        with warnings.catch_warnings(record=True) as found:
-            warnings.simplefilter("always")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch calls this mode a prototype
+        torch.cuda.set_sync_debug_mode("warn")
+        warnings.simplefilter("always")
+        warnings.showwarning = note
+        try:
             yield places
-    finally:
-        torch.cuda.set_sync_debug_mode(before)
-    for warning in found:
-        if WAITS in str(warning.message):
-            places.append(f"{Path(warning.filename).name}:{warning.lineno}")
-        else:
-            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-
-
-def _tensors(batch: Batch) -> dict[str, Tensor]:
-    fields = {name: value for name, value in vars(batch).items() if isinstance(value, Tensor)}
-    return fields | {f"more.{name}": value for name, value in batch.more.items()}
+        finally:
+            torch.cuda.set_sync_debug_mode(before)
+    for warning in others:
+        warnings.warn_explicit(*warning)
 
 
 def _shapes(batch: Batch) -> Any:
-    return tuple((name, tuple(value.shape), value.dtype) for name, value in _tensors(batch).items())
+    return tuple((name, value.shape, value.dtype) for name, value in tensors(batch))
 
 
 def _state_shapes(state: Any) -> Any:
     return tuple((tuple(tensor.shape), tensor.dtype) for tensor in leaves(state))
-
-
-def _cloned(batch: Batch, device: torch.device) -> Batch:
-    moved = {name: value.to(device, copy=True) for name, value in vars(batch).items() if isinstance(value, Tensor)}
-    return replace(batch, **moved, more={name: value.to(device, copy=True) for name, value in batch.more.items()})
-
-
-def _copy_batch(into: Batch, batch: Batch) -> None:
-    source = _tensors(batch)
-    for name, value in _tensors(into).items():
-        value.copy_(source[name], non_blocking=True)
 
 
 def _copy_state(into: Any, state: Any) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from unrolled.data import Batch
 from unrolled.kernels.vocabulary.reference import wide
+from unrolled.kernels.vocabulary.scores import linear_cross_entropy
 
 IGNORED = -100  # a target that is not scored
 
@@ -43,6 +44,18 @@ def cross_entropy(logits: Tensor, batch: Batch, state: Any = None) -> Loss:
         return Loss(total, scored.sum(), state)
     total = F.cross_entropy(wide(logits[scored]), targets[scored], reduction="sum")
     return Loss(total, scored.sum(), state)
+
+
+def scored_cross_entropy(scores: nn.Linear, features: Tensor, batch: Batch, state: Any = None) -> Loss:
+    """`cross_entropy` of the scores of features (B, T, D); on a GPU the scores are never held whole."""
+    if not features.is_cuda:
+        return cross_entropy(scores(features), batch, state)
+    targets, count = batch.targets, torch.tensor(batch.targets.numel())
+    if batch.lengths is not None or batch.counted is not None:
+        scored = batch.scored
+        targets, count = targets.masked_fill(~scored, IGNORED), scored.sum()
+    total = linear_cross_entropy(features.flatten(0, 1), scores.weight, scores.bias, targets.flatten())
+    return Loss(total, count, state)
 
 
 def map_state(function: Callable[[Tensor], Tensor], state: Any) -> Any:

@@ -185,6 +185,21 @@ def test_outputs_begin_as_they_must_and_the_beginning_counts() -> None:
         assert_same([h for h in one.hypotheses if h.ended][: len(expected)], expected)
 
 
+def test_hypotheses_of_a_row_share_the_run_over_its_prefix() -> None:
+    """Each row is one row of the model until a prefix ends; then the beam opens. It equals exhaustive search."""
+    model, beam = a_model(), Beam(V**3, n_best=5)
+    prefixes = [[2, 1, 3], [3, 2, 2, 1]]
+    found = beam_search(model, 2, Limits(end=END, max_tokens=6, prefixes=prefixes), start=START, beam=beam)
+    assert model.batches[:5] == [2, 2, 2, 2, 2 * V]  # the fourth step finds the first row's first free token
+    for prefix, one in zip(prefixes, found, strict=True):
+
+        def allowed(tokens: tuple[int, ...], prefix: list[int] = prefix) -> bool:
+            return list(tokens[: len(prefix)]) == prefix
+
+        expected = exhaustive(model, beam.ranking, 6, allowed=allowed)[:5]
+        assert_same([h for h in one.hypotheses if h.ended][: len(expected)], expected)
+
+
 def test_endless_outputs_are_cut_and_rank_last() -> None:
     endless = torch.zeros(2, 4)
     endless[:, 3] = -torch.inf

@@ -14,7 +14,7 @@ from torch import Tensor
 from tests.tolerances import assert_close
 from unrolled.errors import UserError
 from unrolled.search import Sampling
-from unrolled.search.tokens.sampling import _draw_together, choose
+from unrolled.search.tokens.sampling import choose, drawn
 
 
 def defined(log_probs: list[float], seen: list[bool], sampling: Sampling) -> list[float]:
@@ -162,11 +162,11 @@ def test_excluded_tokens_are_not_drawn_at_either_end() -> None:
 
 def test_both_ways_of_drawing_agree() -> None:
     log_probs = distributions(500, 40)
-    uniform = torch.rand(500, dtype=torch.float64).tolist()
-    sampling = Sampling(top_k=10)
-    probs = sampling.filtered(log_probs).exp()
-    assert _draw_together(probs, uniform) == choose(sampling, log_probs, None, uniform)
-    assert _draw_together(torch.tensor([[math.nan, math.nan]]), [0.5]) == [-1]
+    uniform = torch.rand(500, dtype=torch.float64)
+    for sampling in (Sampling(top_k=10), Sampling(temperature=0)):
+        expected = choose(sampling, log_probs, None, uniform.tolist())
+        assert drawn(sampling, log_probs, None, uniform).tolist() == expected
+        assert drawn(sampling, torch.tensor([[math.nan, math.nan]]), None, uniform[:1]).tolist() == [-1]
 
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0), Sampling(0.5, 2, 0.9, 0.1)], ids=str)

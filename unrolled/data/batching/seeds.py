@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,10 @@ class ExampleSeeds:
         first = [word for number in (seed, epoch) for word in _words(number)]
         numbers = np.arange(count, dtype=np.uint32)
         self._states = seed_states([np.full(count, word, dtype=np.uint32) for word in first] + [numbers])
+
+    def states(self, numbers: Sequence[int]) -> NDArray[np.uint64]:
+        """The words that seed the generators of some examples, (N, 4)."""
+        return self._states[numbers]
 
     def generator(self, number: int) -> np.random.Generator:
         """The same as np.random.default_rng((seed, epoch, number))."""

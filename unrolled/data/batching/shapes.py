@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from unrolled.data.batching.batch import Batch
+from unrolled.data.batching.packed import packed
 from unrolled.data.batching.prefetch import IndexedBatches, Prefetcher
 
 LEAST_STEP = 2  # sizes are multiples of it
+GPU_THREADS = 2  # that make batches beside the one that feeds a GPU: they compete for Python's lock
 ROW_PARTS = 32  # rows follow from the lengths where a batch has so many tokens: finer steps add few shapes
 
 
@@ -77,13 +79,19 @@ def _with_rows(batch: Batch, rows: int) -> Batch:
 
 
 def _longer(x: Tensor, steps: int) -> Tensor:
-    extra = steps - x.shape[1]
-    return x if extra <= 0 else F.pad(x, (0, 0) * (x.dim() - 2) + (0, extra))
+    if steps <= x.shape[1]:
+        return x
+    longer = np.zeros((x.shape[0], steps, *x.shape[2:]), dtype=(array := x.numpy()).dtype)
+    longer[:, : x.shape[1]] = array
+    return torch.from_numpy(longer)
 
 
 def _more_rows(x: Tensor, rows: int, value: int = 0) -> Tensor:
-    extra = rows - len(x)
-    return x if extra <= 0 else torch.cat([x, x.new_full((extra, *x.shape[1:]), value)])
+    if rows <= len(x):
+        return x
+    more = np.full((rows, *x.shape[1:]), value, dtype=(array := x.numpy()).dtype)
+    more[: len(array)] = array
+    return torch.from_numpy(more)
 
 
 class Prepared:
@@ -103,22 +111,16 @@ class Prepared:
 
 
 def ahead_of_gpu(batches: IndexedBatches, padding: Padding | None) -> IndexedBatches:
-    """The batches for a GPU: padded to few shapes and pinned, while the GPU works on earlier ones.
+    """The batches for a GPU: padded to few shapes, and packed into page-locked memory.
 
-    One thread makes them: several would compete for Python's lock with the thread that feeds the GPU. Batches that are
-    cheap, windows of a stream, need none. A task that prefetches by itself keeps its threads.
+    Updates run in the background, so that the next batches are made while the GPU works. A thread of their own would
+    take as much of Python's lock from the one that feeds the GPU as it saves. A task that prefetches by itself, since
+    its batches take longer, has two.
     """
 
     def prepare(batch: Batch) -> Batch:
-        return pinned(batch if padding is None else padding(batch))
+        return packed(batch if padding is None else padding(batch), pinned=True)
 
     if isinstance(batches, Prefetcher):
-        return Prefetcher(Prepared(batches.batches, prepare))
-    prepared = Prepared(batches, prepare)
-    return prepared if padding is None else Prefetcher(prepared, threads=1)
-
-
-def pinned(batch: Batch) -> Batch:
-    """The batch in page-locked memory, from which copies to a GPU run in the background."""
-    moved = {name: value.pin_memory() for name, value in vars(batch).items() if isinstance(value, Tensor)}
-    return replace(batch, **moved, more={name: value.pin_memory() for name, value in batch.more.items()})
+        return Prefetcher(Prepared(batches.batches, prepare), threads=GPU_THREADS)
+    return Prepared(batches, prepare)

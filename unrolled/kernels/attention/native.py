@@ -17,6 +17,7 @@ from unrolled.kernels.recurrence.native import AUTOCAST, in_float32
 from unrolled.kernels.recurrence.native_cells import kind_of, refuses_cell
 
 DESCRIPTION = f"C++ on a CPU, {ISA} kernels; float32; RNN, LSTM and GRU without layer norm"
+DEVICE = "cpu"
 
 
 def refuses(job: AttentionJob) -> str | None:

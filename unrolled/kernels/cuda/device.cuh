@@ -25,6 +25,9 @@ DEVICE int block_index() { return blockIdx.x; }
 DEVICE void sync_block() { __syncthreads(); }
 DEVICE void sync_warp() { __syncwarp(); }
 DEVICE bool any_lane(bool flag) { return __any_sync(0xffffffffu, flag); }
+// A bit for each lane of the warp.
+DEVICE uint32_t ballot(bool flag) { return __ballot_sync(0xffffffffu, flag); }
+DEVICE int set_bits(uint32_t word) { return __popc(word); }
 DEVICE void trap() { __trap(); }
 // Pause between two polls: failed polls compete with writes.
 DEVICE void back_off() { __nanosleep(64); }
@@ -50,6 +53,7 @@ DEVICE void store_exchanged(void* address, uint32_t word) {
 
 // The number of the lane whose index differs in these bits.
 DEVICE float shuffle_xor(float number, int bits) { return __shfl_xor_sync(0xffffffffu, number, bits); }
+DEVICE int shuffle_xor(int number, int bits) { return __shfl_xor_sync(0xffffffffu, number, bits); }
 // The number of the lane before; lane 0 gets its own.
 DEVICE float shuffle_up(float number) { return __shfl_up_sync(0xffffffffu, number, 1); }
 DEVICE int shuffle_up(int number) { return __shfl_up_sync(0xffffffffu, number, 1); }

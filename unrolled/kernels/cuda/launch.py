@@ -174,7 +174,7 @@ def loaded(program: Program, name: str, device: torch.device) -> Any:
 def _module(program: Program, architecture: str, device: torch.device) -> Any:
     from cuda.bindings import driver
 
-    torch.cuda.current_stream(device).synchronize()  # torch's context exists from here on
+    _enter(device)
     return checked(driver.cuModuleLoadData(compiler.machine_code(program, architecture)), "load")
 
 

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from unrolled.kernels import ENGINES
 from unrolled.kernels.vocabulary import chunked, reference
+from unrolled.kernels.vocabulary.cuda import engine
 
 
 def top_scores(
@@ -25,7 +26,21 @@ def top_scores(
         from unrolled.kernels.vocabulary import native_ops as vocabulary_ops
 
         return vocabulary_ops.top_scores(scores, count, blocked, normalised)
+    if scores.is_cuda and not torch.compiler.is_compiling() and engine.picks(scores, count):
+        return engine.top_scores(scores, count, blocked, normalised)[:2]
     return reference.top_scores(scores, count, blocked, normalised)
+
+
+def top_scores_and(
+    token: int, scores: Tensor, count: int, blocked: Tensor, *, normalised: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`top_scores`, and the log-probability of one token in each row (N,), blocked or not."""
+    if scores.is_cuda and engine.picks(scores, count):
+        values, tokens, norms = engine.top_scores(scores, count, blocked, normalised)
+        return values, tokens, scores[:, token].float() - norms
+    wide = scores.float()
+    one = (wide if normalised else wide.log_softmax(-1))[:, token]
+    return *top_scores(wide, count, blocked, normalised=normalised), one
 
 
 def linear_scores(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -43,6 +58,8 @@ def linear_scores(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
             return vocabulary_ops.score_rows(x, weight, bias)
         if vocabulary_ops.NARROW:
             return vocabulary_ops.narrow_score_rows(x, weight, bias)
+    if x.is_cuda and not torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        return chunked.linear_scores(x, weight, bias)
     return reference.linear_scores(x, weight, bias)
 
 
@@ -63,7 +80,7 @@ def linear_cross_entropy(
         from unrolled.kernels.vocabulary import native_ops as vocabulary_ops
 
         return vocabulary_ops.linear_cross_entropy(x, weight, bias, targets, smoothing)
-    if x.is_cuda and len(x) * len(weight) > chunked.MOST_SCORES and not torch.compiler.is_compiling():
+    if x.is_cuda and not torch.compiler.is_compiling() and chunked.pays(x, weight):
         return chunked.linear_cross_entropy(x, weight, bias, targets, smoothing)
     return reference.linear_cross_entropy(x, weight, bias, targets, smoothing)
 

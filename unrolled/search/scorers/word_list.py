@@ -94,7 +94,9 @@ class WordList(Scorer):
         if not writable:
             raise UserError(
                 f"None of the {len(words)} words can be written with the model's tokens.",
-                "Check the words' letters, and whether the model knows capitals.",
+                "Check the words' letters, and whether the model knows capitals."
+                if self.joined
+                else "The model's tokens are whole words: give some that its training texts have.",
             )
 
     def initial(self, rows: int) -> Array:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
 from unrolled.errors import UserError, unknown_name
@@ -13,8 +15,16 @@ from unrolled.search.arrays import Array, arrays_for
 from unrolled.search.limits import Limits, check_beam, check_n_best
 from unrolled.search.scorers.ranking import Ranking
 from unrolled.search.scorers.scorer import Scorers
-from unrolled.search.tokens.hypotheses import BeamNode, BeamResult, BeamTree, Fate, Hypothesis
-from unrolled.search.tokens.token_model import TokenModel, TokenStep, checked_step, reorder, select
+from unrolled.search.tokens.hypotheses import (
+    BeamNode,
+    BeamResult,
+    BeamTree,
+    Fate,
+    Hypothesis,
+    nan_scores,
+    nothing_left,
+)
+from unrolled.search.tokens.token_model import Graph, TokenModel, TokenStep, checked_step, reorder, select
 
 Stop = Literal["safe", "enough"]
 
@@ -59,6 +69,7 @@ def beam_search(
     memory_mask: Array | None = None,
     attention: bool = False,
     tree: bool = False,
+    graph: Graph = "auto",
 ) -> list[BeamResult]:
     """The best outputs for each of `rows` inputs, found in one tensor program for all inputs and hypotheses.
 
@@ -67,6 +78,9 @@ def beam_search(
     positions, for the coverage term. Hypotheses are ordered by log-probability plus what the scorers add.
 
     A row's result does not depend on the rows beside it.
+
+    On a GPU the steps of our networks run in CUDA graphs: see docs/gpu.md. `graph` "off" runs them one by one, and
+    "steady" takes the same steps of fixed shapes on a CPU too.
 
     >>> import torch
     >>> class Lazy:  # 1 or 2 after 0, then the end, 3
@@ -84,6 +98,10 @@ def beam_search(
         raise UserError("A beam search needs an end token.", "Give one: Limits(end=...).")
     if rows == 0:
         return []
+    if graph != "off" and (steady := _steady(model, beam, limits, tree, graph)) is not None:
+        found = steady(lengths, limits, start, beam, memory, memory_mask, attention)
+        if found is not None:
+            return found
     search = _Search(model, beam, limits, lengths, limits.end, memory_mask)
 
     def run() -> list[BeamResult]:
@@ -93,6 +111,22 @@ def beam_search(
         return [search.result(row) for row in range(rows)]
 
     return search.arrays.without_gradients(run)()  # type: ignore[no-any-return]
+
+
+def _steady(
+    model: Any, beam: Beam, limits: Limits, tree: bool, graph: Graph
+) -> Callable[..., list[BeamResult] | None] | None:
+    """The same search in steps of fixed shapes; None: it has none for this model or these settings."""
+    on_gpu = getattr(getattr(model, "device", None), "type", None) == "cuda"
+    if not on_gpu and graph != "steady":
+        return None
+    from unrolled.search.tokens.steady import SteadyModel
+    from unrolled.search.tokens.steady_beam import steady_beam, why_not_steady
+
+    if not isinstance(model, SteadyModel) or why_not_steady(beam, limits, tree) is not None:
+        return None
+    cache = model.graphs
+    return None if cache is None else partial(steady_beam, model, cache)
 
 
 @dataclass
@@ -183,7 +217,7 @@ class _Search:
         self._attend(step.attention, rows, width)
         added, blocked = self._next_scores(step.scores.shape[-1], time)
         candidates = self._candidates(step, added, blocked)
-        ends = (candidates.tokens == self.end) & ~self._inside_prefix(time)[:, None]
+        ends = (candidates.tokens == self.end) & ~self.arrays.tensor(self._inside_prefix(time))[:, None]
         last = self.arrays.tensor([self.lengths[row] == time + 1 for row in live.rows])
         ranked = self.arrays.arange(ends.shape[1]) < size
         self._finish(candidates, ends & ranked, ended=True)
@@ -217,11 +251,10 @@ class _Search:
         added = self.limits.lifted(added, rows, [time] * len(rows))
         return added, self.limits.blocked(rows, [time] * len(rows), vocabulary, self.arrays, masked)
 
-    def _inside_prefix(self, time: int) -> Array:
-        """(B,), True for rows whose prefix goes on: an end token in it ends nothing, except as the last one allowed."""
+    def _inside_prefix(self, time: int) -> list[bool]:
+        """True for rows whose prefix goes on: an end token in it ends nothing, except as the last one allowed."""
         prefixes = self.limits.prefixes or [()] * len(self.lengths)
-        inside = [time < min(len(prefixes[row]), self.lengths[row] - 1) for row in self.live.rows]
-        return self.arrays.tensor(inside)
+        return [time < min(len(prefixes[row]), self.lengths[row] - 1) for row in self.live.rows]
 
     def _candidates(self, step: TokenStep, added: Array | None, blocked: Array) -> _Candidates:
         """The best continuations of each row, the best first."""
@@ -240,7 +273,7 @@ class _Search:
         shape = (rows, width, count)
         totals = (live.totals[..., None] + arrays.double(values).reshape(shape)).reshape(rows, -1)  # (B, W·k)
         log_probs = (live.log_probs[..., None] + arrays.double(own).reshape(shape)).reshape(rows, -1)
-        best, places = arrays.topk(totals, min(most, totals.shape[1]))  # (B, C)
+        best, places = arrays.first(totals, min(most, totals.shape[1]))  # (B, C)
         origins = arrays.expand(arrays.repeat(arrays.arange(width), count), totals.shape)
         found = _Candidates(totals, log_probs, origins, tokens.reshape(totals.shape))
         return found.gather(arrays, best, places)
@@ -298,11 +331,12 @@ class _Search:
             heapq.heappop(outputs)
 
     def _continue(self, state: Any, candidates: _Candidates) -> None:
-        """The `size` likeliest hypotheses that did not end go on."""
+        """The `size` likeliest hypotheses that did not end go on; one while all are in a prefix: there is one way."""
         live, arrays = self.live, self.arrays
         rows, width = live.totals.shape
         totals = candidates.totals if self.beam.per_node is None else self._thinned(candidates, self.beam.per_node)
-        best, places = arrays.topk(totals, min(self.beam.size, totals.shape[1]))  # (B, W')
+        size = 1 if all(self._inside_prefix(live.written.shape[-1])) else self.beam.size
+        best, places = arrays.first(totals, min(size, totals.shape[1]))  # (B, W')
         if self.beam.margin is not None:
             best = arrays.masked_fill(best, best < best[:, :1] - self.beam.margin, -math.inf)
         best, log_probs, origins, tokens = candidates.gather(arrays, best, places)
@@ -386,16 +420,10 @@ class _Search:
         broken = ~(arrays.amax(best) > -math.inf)
         if not bool(broken.any()):
             return
-        i = broken.tolist().index(True)
-        where = f"for token {live.written.shape[-1] + 1} of row {live.rows[i]}"
+        rows = [live.rows[i] for i, found in enumerate(broken.tolist()) if found]
+        token = live.written.shape[-1] + 1
         if bool(arrays.isnan(scores).any()):
-            raise UserError(
-                f"The model's log-probabilities {where} contain NaN.",
-                "Its weights may not be finite: use a checkpoint from before the loss became NaN.",
-            )
-        if self.outputs[live.rows[i]]:
-            return  # the outputs found so far stay; the row is done after this step
-        raise UserError(
-            f"No token is left to write {where}: all have probability 0 or are not allowed.",
-            "Forbid fewer tokens, or loosen the scorers.",
-        )
+            raise nan_scores(token, rows[0])
+        for row in rows:
+            if not self.outputs[row]:  # the outputs of others stay; these rows are done after this step
+                raise nothing_left(token, row)

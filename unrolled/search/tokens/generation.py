@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Literal, NamedTuple
+
+import numpy as np
 
 from unrolled.errors import UserError
 from unrolled.search.arrays import Array, arrays_for, arrays_of
 from unrolled.search.limits import Limits, check_tokens
 from unrolled.search.scorers.scorer import Scorers
+from unrolled.search.tokens.prompts import checked_prompt, row_seeds
 from unrolled.search.tokens.sampling import Sampling, choose
-from unrolled.search.tokens.token_model import PrefillModel, TokenModel, TokenStep, checked_step, is_whole, select
+from unrolled.search.tokens.token_model import Graph, PrefillModel, TokenModel, TokenStep, checked_step, select
 
 StoppedBy = Literal["end", "stop", "length"]  # an end token, the stop condition, max_tokens
 StopCondition = Callable[[int, Sequence[int]], bool]
@@ -48,6 +51,7 @@ def generate(
     sampling: Sampling = Sampling(),  # noqa: B008, it is frozen
     stop: StopCondition | None = None,
     seeds: int | Sequence[int] | None = None,
+    graph: Graph = "auto",
 ) -> Iterator[list[Token]]:
     """Continues every prompt, yielding after each step the new token of each row that is still running.
 
@@ -63,6 +67,9 @@ def generate(
     Prompts may differ in length. Where the model has no `prefill`, each step feeds every row the next token of its
     prompt or, once that is over, the token it has just chosen: short prompts start, and end, earlier.
 
+    On a GPU the steps of our networks run in CUDA graphs, some tokens ahead of the caller: see docs/gpu.md. `graph`
+    "off" runs them one by one, and "steady" takes the same steps of fixed shapes on a CPU too.
+
     >>> import torch
     >>> class Count:
     ...     def start(self, memory):
@@ -76,18 +83,23 @@ def generate(
     [(0, 3, 'length'), (1, 3, None)]
     [(1, 4, 'end')]
     """
-    arrays = arrays_for(model)
-    rows = [
-        _Row(index, _prompt(index, prompt), Random(seed), most)
+    writer = _Writer(model, limits, sampling, stop, arrays_for(model), graph)
+    rows = _rows(prompts, limits, seeds, writer.arrays)
+    # each resumption of the generator runs without gradients: between two steps the caller's own mode holds
+    written: Iterator[list[Token]] = writer.arrays.without_gradients(_run)(writer, rows, memory)
+    return written
+
+
+def _rows(
+    prompts: Sequence[Sequence[int]], limits: Limits, seeds: int | Sequence[int] | None, arrays: Any
+) -> list[_Row]:
+    lengths = limits.lengths(len(prompts))
+    return [
+        _Row(index, checked_prompt(index, prompt), Random(seed), most)
         for index, (prompt, seed, most) in enumerate(
-            zip(prompts, _seeds(seeds, len(prompts), arrays), limits.lengths(len(prompts)), strict=True)
+            zip(prompts, row_seeds(seeds, len(prompts), arrays), lengths, strict=True)
         )
     ]
-    # each resumption of the generator runs without gradients: between two steps the caller's own mode holds
-    written: Iterator[list[Token]] = arrays.without_gradients(_run)(
-        _Writer(model, limits, sampling, stop, arrays), rows, memory
-    )
-    return written
 
 
 def sample(
@@ -99,6 +111,7 @@ def sample(
     sampling: Sampling = Sampling(),  # noqa: B008, it is frozen
     stop: StopCondition | None = None,
     seeds: int | Sequence[int] | None = None,
+    graph: Graph = "auto",
 ) -> list[Sample]:
     """The outputs of `generate`, all at once: one Sample for each prompt, in their order.
 
@@ -111,17 +124,28 @@ def sample(
     >>> sample(Coin(), [[0]], Limits(max_tokens=8), seeds=1)
     [Sample(tokens=[0, 1, 1, 0, 0, 0, 1, 1], log_prob=-5.545..., stopped_by='length')]
     """
+    writer = _Writer(model, limits, sampling, stop, arrays_for(model), graph)
+    rows = _rows(prompts, limits, seeds, writer.arrays)
+    written: list[Sample] = writer.arrays.without_gradients(_sampled)(writer, rows, memory)
+    return written
+
+
+def _sampled(writer: _Writer, rows: list[_Row], memory: Any) -> list[Sample]:
+    if rows and writer.stop is None and (steady := writer.steady()) is not None:
+        return _sampled_ahead(writer, rows, memory, *steady)
     samples: dict[int, Sample] = {}
-    tokens: list[list[int]] = [[] for _ in prompts]
-    log_probs = [0.0] * len(tokens)
-    for step in generate(model, prompts, limits, memory=memory, sampling=sampling, stop=stop, seeds=seeds):
+    log_probs = [0.0] * len(rows)
+    number, tokens = len(rows), {row.index: row.tokens for row in rows}
+    for step in _run(writer, rows, memory):
         for token in step:
             log_probs[token.row] += token.log_prob
-            if token.stopped_by != "end":
-                tokens[token.row].append(token.id)
             if token.stopped_by is not None:
-                samples[token.row] = Sample(tokens[token.row], log_probs[token.row], token.stopped_by)
-    return [samples[row] for row in range(len(tokens))]
+                samples[token.row] = _sample(tokens[token.row], log_probs[token.row], token.stopped_by)
+    return [samples[row] for row in range(number)]
+
+
+def _sample(tokens: list[int], log_prob: float, stopped_by: StoppedBy) -> Sample:
+    return Sample(tokens[:-1] if stopped_by == "end" else tokens, log_prob, stopped_by)
 
 
 @dataclass
@@ -147,6 +171,21 @@ class _Writer:
     sampling: Sampling
     stop: StopCondition | None
     arrays: Any
+    graph: Graph = "off"
+
+    def steady(self) -> Any:
+        """The model and its recorded searches, where tokens can be chosen in steps of fixed shapes; otherwise None."""
+        model, limits = self.model, self.limits
+        on_gpu = getattr(getattr(model, "device", None), "type", None) == "cuda"
+        if self.graph == "off" or not (on_gpu or self.graph == "steady"):
+            return None
+        if limits.scorers or limits.no_repeat_ngram or limits.prefixes is not None:
+            return None  # these depend on what was written
+        from unrolled.search.tokens.steady import SteadyModel
+
+        if not isinstance(model, SteadyModel) or not isinstance(model, PrefillModel) or model.graphs is None:
+            return None
+        return model, model.graphs
 
     def begin(self, rows: list[_Row], log_probs: Array) -> None:
         """Checks tokens and lets the scorers read the prompts.
@@ -213,24 +252,104 @@ def _by_length(rows: list[_Row]) -> dict[int, list[_Row]]:
 def _run(writer: _Writer, rows: list[_Row], memory: Any) -> Iterator[list[Token]]:
     if not rows:
         return
-    model, arrays = writer.model, writer.arrays
-    step = _first(model, rows, model.start(memory), arrays)
-    writer.begin(rows, step.log_probs)
-    seen = _seen(rows, step.log_probs) if writer.sampling.repetition_penalty != 1 else None
+    step, seen = _begun(writer, rows, memory)
+    steady = writer.steady()
     while True:
         news = _choose(writer, rows, step.log_probs, seen)
         if news:
             yield news
-        ended = {token.row for token in news if token.stopped_by is not None}
-        state = step.state
-        if ended:
-            writer.drop(rows, ended)
-            running = [i for i, row in enumerate(rows) if row.index not in ended]
-            rows = [rows[i] for i in running]
-            if not rows:
-                return
-            state, seen = select((state, seen), arrays.indices(running))
-        step = _next(model, rows, state, arrays)
+        rows, state, seen = _still_running(writer, rows, news, step.state, seen)
+        if not rows:
+            return
+        if steady is not None:
+            yield from _written_ahead(writer, rows, state, seen, *steady)
+            return
+        step = _next(writer.model, rows, state, writer.arrays)
+
+
+def _begun(writer: _Writer, rows: list[_Row], memory: Any) -> tuple[TokenStep, Array | None]:
+    """The first step, and the tokens that were seen in the prompts."""
+    step = _first(writer.model, rows, writer.model.start(memory), writer.arrays)
+    writer.begin(rows, step.log_probs)
+    return step, _seen(rows, step.log_probs) if writer.sampling.repetition_penalty != 1 else None
+
+
+def _still_running(
+    writer: _Writer, rows: list[_Row], news: list[Token], state: Any, seen: Array | None
+) -> tuple[list[_Row], Any, Array | None]:
+    """The rows that go on after these tokens, with their states."""
+    ended = {token.row for token in news if token.stopped_by is not None}
+    if not ended:
+        return rows, state, seen
+    writer.drop(rows, ended)
+    running = [i for i, row in enumerate(rows) if row.index not in ended]
+    if not running:
+        return [], None, None
+    state, seen = select((state, seen), writer.arrays.indices(running))
+    return [rows[i] for i in running], state, seen
+
+
+@contextmanager
+def _ahead(writer: _Writer, rows: list[_Row], state: Any, seen: Any, model: Any, cache: Any) -> Iterator[Any]:
+    """Rows that have written their first token, in steps of fixed shapes."""
+    from unrolled.search.tokens.steady_sampling import SampledAhead
+
+    ahead = SampledAhead(model, cache, writer.sampling, writer.limits, [row.random for row in rows])
+    try:
+        steps = max(row.most - len(row.tokens) for row in rows)
+        ahead.begin(state, steps, [row.tokens[-1] for row in rows], len(rows[0].tokens), seen)
+        yield ahead
+    finally:
+        ahead.close()
+
+
+def _written_ahead(
+    writer: _Writer, rows: list[_Row], state: Any, seen: Array | None, model: Any, cache: Any
+) -> Iterator[list[Token]]:
+    """The further tokens of rows, chosen some steps ahead."""
+    with _ahead(writer, rows, state, seen, model, cache) as ahead:
+        columns = list(range(len(rows)))  # of the running rows in a block
+        while True:
+            block = ahead.read(more=2 * len(rows) > ahead.size)
+            if block is None:  # a smaller batch goes on
+                ahead.keep(columns)
+                columns = list(range(len(rows)))
+                continue
+            for tokens, log_probs in zip(block.tokens.tolist(), block.log_probs.tolist(), strict=True):
+                news = []
+                for row, column in zip(rows, columns, strict=True):
+                    if tokens[column] < 0:
+                        raise _no_choice(row.index, len(row.tokens) + 1, nan=math.isnan(log_probs[column]))
+                    row.tokens.append(tokens[column])
+                    news.append(Token(row.index, tokens[column], log_probs[column], writer.stopped_by(row)))
+                yield news
+                going = [i for i, token in enumerate(news) if token.stopped_by is None]
+                rows, columns = [rows[i] for i in going], [columns[i] for i in going]
+                if not rows:
+                    return
+
+
+def _sampled_ahead(writer: _Writer, rows: list[_Row], memory: Any, model: Any, cache: Any) -> list[Sample]:
+    """The outputs of rows in steps of fixed shapes, read as arrays, without a look at single tokens."""
+    step, seen = _begun(writer, rows, memory)
+    first = _choose(writer, rows, step.log_probs, seen)
+    number = len(rows)
+    samples = {one.row: _sample([one.id], one.log_prob, one.stopped_by) for one in first if one.stopped_by is not None}
+    rows, state, seen = _still_running(writer, rows, first, step.state, seen)
+    if not rows:
+        return [samples[row] for row in range(number)]
+    from unrolled.search.tokens.steady_sampling import read_whole
+
+    log_probs = {one.row: one.log_prob for one in first}
+    with _ahead(writer, rows, state, seen, model, cache) as ahead:
+        for row, tokens, more, ended in read_whole(ahead, [row.most - 1 for row in rows], writer.limits.end):
+            one = rows[row]
+            if tokens[-1] < 0:
+                raise _no_choice(one.index, len(tokens) + 1, nan=math.isnan(more[-1]))
+            # added one after the other, as tokens come
+            total = float(np.cumsum(np.concatenate([[log_probs[one.index]], more]))[-1])
+            samples[one.index] = _sample([*one.tokens, *tokens], total, "end" if ended else "length")
+    return [samples[row] for row in range(number)]
 
 
 def _first(model: TokenModel, rows: list[_Row], state: Any, arrays: Any) -> TokenStep:
@@ -270,7 +389,8 @@ def _choose(writer: _Writer, rows: list[_Row], log_probs: Array, seen: Array | N
     tokens = choose(writer.sampling, allowed, seen_here, [row.random.random() for row in chosen])
     if -1 in tokens:
         broken = tokens.index(-1)
-        raise _no_choice(chosen[broken], allowed[broken])
+        row, nan = chosen[broken], bool(arrays_of(allowed).isnan(allowed[broken]).any())
+        raise _no_choice(row.index, len(row.tokens) + 1, nan=nan)
     if seen is not None:
         seen[places, tokens] = True
     for row, token in zip(chosen, tokens, strict=True):
@@ -283,9 +403,9 @@ def _choose(writer: _Writer, rows: list[_Row], log_probs: Array, seen: Array | N
     ]
 
 
-def _no_choice(row: _Row, allowed: Array) -> UserError:
-    where = f"for token {len(row.tokens) + 1} after prompts[{row.index}]"
-    if arrays_of(allowed).isnan(allowed).any():
+def _no_choice(row: int, token: int, *, nan: bool) -> UserError:
+    where = f"for token {token} after prompts[{row}]"
+    if nan:
         return UserError(
             f"The model's log-probabilities {where} contain NaN.",
             "Its weights may not be finite: use a checkpoint from before the loss became NaN.",
@@ -301,34 +421,3 @@ def _seen(rows: list[_Row], log_probs: Array) -> Array:
     for i, row in enumerate(rows):
         seen[i, row.prompt] = True
     return seen
-
-
-def _prompt(index: int, prompt: Sequence[int]) -> list[int]:
-    if isinstance(prompt, str):
-        raise UserError(f"prompts[{index}] is the text {prompt!r}, expected tokens.", "Encode it first.")
-    if not hasattr(prompt, "__len__"):
-        raise UserError(
-            f"prompts[{index}] is {prompt!r}, expected a sequence of tokens.", "Put a single prompt into a list."
-        )
-    if len(prompt) == 0:
-        raise UserError(
-            f"prompts[{index}] is empty: the model has nothing to continue.", "Begin it with a start token."
-        )
-    for token in prompt:
-        if not is_whole(token):
-            raise UserError(f"prompts[{index}] holds {token!r}, expected whole numbers.", "Encode the text first.")
-    return [operator.index(token) for token in prompt]
-
-
-def _seeds(seeds: int | Sequence[int] | None, count: int, arrays: Any) -> list[int]:
-    if seeds is None:
-        return arrays.seeds(count)  # type: ignore[no-any-return]
-    given = list(seeds) if isinstance(seeds, Sequence) else [seeds]
-    for seed in given:
-        if not is_whole(seed) or seed < 0:
-            raise UserError(f"seed {seed!r} is not a whole number from 0 up.", "Use one such as 1.")
-    if not isinstance(seeds, Sequence):
-        return [operator.index(seeds) + row for row in range(count)]
-    if len(given) != count:
-        raise UserError(f"{len(given)} seeds were given for {count} prompts.", "Give one for each, or one number.")
-    return [operator.index(seed) for seed in given]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from unrolled.errors import UserError
 from unrolled.search.arrays import Array
 
 Fate = Literal["continued", "ended", "cut"]
@@ -65,3 +66,19 @@ class BeamResult:
     @property
     def best(self) -> Hypothesis:
         return self.hypotheses[0]
+
+
+def nan_scores(token: int, row: int) -> UserError:
+    """The error of a model whose scores are not numbers."""
+    return UserError(
+        f"The model's log-probabilities for token {token} of row {row} contain NaN.",
+        "Its weights may not be finite: use a checkpoint from before the loss became NaN.",
+    )
+
+
+def nothing_left(token: int, row: int) -> UserError:
+    """The error of a row without any output that can go on with no token."""
+    return UserError(
+        f"No token is left to write for token {token} of row {row}: all have probability 0 or are not allowed.",
+        "Forbid fewer tokens, or loosen the scorers.",
+    )

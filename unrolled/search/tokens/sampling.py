@@ -115,12 +115,14 @@ def choose(sampling: Sampling, log_probs: Array, seen: Array | None, uniform: Se
     >>> choose(Sampling(), torch.tensor([[0.25, 0.75], [0.25, 0.75]]).log(), None, [0.2, 0.3])
     [0, 1]
     """
-    arrays, scores = arrays_of(log_probs), sampling._scores(log_probs, seen)  # (B, V)
+    arrays = arrays_of(log_probs)
+    if str(arrays.device) != "cpu":
+        return drawn(sampling, log_probs, seen, arrays.tensor(list(uniform))).tolist()  # type: ignore[no-any-return]
+    scores = sampling._scores(log_probs, seen)  # (B, V)
     if sampling.temperature == 0:
         highest, tokens = arrays.best(scores)
         return [i if best > -math.inf else -1 for i, best in zip(tokens.tolist(), highest.tolist(), strict=True)]
-    probs = arrays.softmax(scores)
-    return _draw_by_row(probs, uniform) if str(arrays.device) == "cpu" else _draw_together(probs, uniform)
+    return _draw_by_row(arrays.softmax(scores), uniform)
 
 
 def _draw_by_row(probs: Array, uniform: Sequence[float]) -> list[int]:
@@ -130,17 +132,21 @@ def _draw_by_row(probs: Array, uniform: Sequence[float]) -> list[int]:
     return [token if token < probs.shape[-1] else -1 for token in tokens]  # NaN sorts last
 
 
-def _draw_together(probs: Array, uniform: Sequence[float]) -> list[int]:
-    """The same, without moving the probabilities to the host."""
+def drawn(sampling: Sampling, log_probs: Array, seen: Array | None, uniform: Array) -> Array:
+    """`choose` on torch's tensors, without a look at a value: tokens (B,) for numbers (B,) in [0, 1)."""
     import torch
 
-    at = torch.tensor(uniform, dtype=torch.float64, device=probs.device).unsqueeze(-1)  # (B, 1)
+    scores = sampling._scores(log_probs, seen)  # (B, V)
+    if sampling.temperature == 0:
+        highest, tokens = scores.max(-1)
+        return torch.where(highest > -math.inf, tokens, -1)
+    probs = scores.softmax(-1, dtype=torch.float64)
     sums = probs.cumsum(-1)
-    tokens = torch.searchsorted(sums, at * sums[:, -1:], right=True).clamp(max=probs.shape[-1] - 1)
+    at = uniform.to(torch.float64)[:, None] * sums[:, -1:]  # (B, 1)
+    tokens = torch.searchsorted(sums, at, right=True).clamp(max=probs.shape[-1] - 1)
     # A parallel sum may grow by a rounding error where an excluded token adds nothing: never take that token.
     tokens = torch.where(probs.gather(-1, tokens) > 0, tokens, probs.argmax(-1, keepdim=True))
-    tokens = torch.where(probs.gather(-1, tokens) > 0, tokens, -1)
-    return tokens.squeeze(-1).tolist()
+    return torch.where(probs.gather(-1, tokens) > 0, tokens, -1).squeeze(-1)
 
 
 def _is_number(value: object) -> bool:
@@ -151,7 +157,8 @@ def _keep_top_k(scores: Array, k: int) -> Array:
     arrays = arrays_of(scores)
     lowest = arrays.topk(scores, k)[0][:, -1:]  # (B, 1)
     drop = scores < lowest
-    if int(drop.sum()) < math.prod(drop.shape) - k * len(drop):  # several tokens share the last place
+    # several tokens share the last place; on a GPU it costs less to assume it than to ask
+    if str(arrays.device) != "cpu" or int(drop.sum()) < math.prod(drop.shape) - k * len(drop):
         equal = scores == lowest
         room = k - (scores > lowest).sum(-1)[..., None]
         drop |= equal & (equal.cumsum(-1) > room)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from unrolled.errors import UserError
 from unrolled.search.arrays import Array, arrays_of
+
+Graph = Literal["auto", "off", "steady"]
+"""Steps of fixed shapes in CUDA graphs: on a GPU, never, or on a CPU too, where they are not recorded."""
 
 
 class TokenStep(NamedTuple):

@@ -74,7 +74,7 @@ def ways(options: GenerationOptions) -> dict[str, GenerationOptions]:
     """From the plainest search to the one that was asked for; n-best lists have no part in scores."""
     options = replace(options, n_best=1)
     none: Any = {"rescore": None, "rescore_weight": None, "rescore_bonus": None, "candidates": None}
-    plain = GenerationOptions(beam=1, max_tokens=options.max_tokens, stop=options.stop)
+    plain = GenerationOptions(beam=1, max_tokens=options.max_tokens, stop=options.stop, graph=options.graph)
     beam = f"beam {options.beam}"
     found = {"greedy": plain}
     if options.beam != 1:

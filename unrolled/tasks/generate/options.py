@@ -45,6 +45,7 @@ RUN = (
     shared.MARGIN,
     shared.PER_NODE,
     WEIGHTS,
+    shared.GRAPH,
     SCORERS,
 )
 GIVEN = Option(
@@ -63,6 +64,7 @@ EVAL = (
     *shared.RESCORING,
     shared.MARGIN,
     shared.PER_NODE,
+    shared.GRAPH,
     SCORERS,
 )
 OPTIONS = TaskOptions(TRAIN, RUN, EVAL)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from unrolled.errors import UserError
 from unrolled.search import Beam, Limits, Ranking, Sampling, Scorer, StopStrings, WordList, generate
+from unrolled.search.tokens.token_model import Graph
 from unrolled.tasks.generate import options as declared
 from unrolled.tasks.options import check_values
 from unrolled.tasks.shared import options as shared
@@ -41,11 +42,12 @@ class GenerationOptions(LexicalOptions, RescoringOptions):
     margin: float | None = shared.MARGIN.default
     per_node: int | None = shared.PER_NODE.default
     weights: str = declared.WEIGHTS.default
+    graph: Graph = shared.GRAPH.default
     scorers: tuple[Scorer, ...] = declared.SCORERS.default  # see docs/scorers.md
 
     def __post_init__(self) -> None:
         self.check(self.words, per_node=self.per_node)
-        check_values(self, (declared.BEAM, declared.N_BEST))
+        check_values(self, (declared.BEAM, declared.N_BEST, shared.GRAPH))
         self.check_rescoring(self.beam)
         for option in declared.SEARCHING if self.beam is None else ():
             if getattr(self, option.key) != option.default:
@@ -151,6 +153,7 @@ def write_texts(
         sampling=options.sampling,
         stop=lambda row, _: writers[row].ended,
         seeds=options.seed,
+        graph=options.graph,
     )
     for step in steps:
         for token in step:
@@ -249,6 +252,7 @@ class TextStream:
             sampling=settings.sampling,
             stop=lambda row, _: writer.ended,
             seeds=settings.seed,
+            graph=settings.graph,
         )
         for step in steps:
             if piece := writer.feed(step[0].id):

@@ -85,6 +85,7 @@ def _found(model: Model, texts: Sequence[str], options: GenerationOptions) -> It
         start=prompts[0][0],
         # outputs with several readings may read the same: of these more are needed
         beam=replace(options.search, n_best=options.beam if several else options.n_best),
+        graph=options.graph,
     )
     given = token_log_probs(model, [np.array(prompt, dtype=np.int64) for prompt in prompts])
     for text, prompt, before, result in zip(texts, prompts, given, found, strict=True):

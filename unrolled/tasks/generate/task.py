@@ -33,7 +33,8 @@ from unrolled.tasks.runner import Runner
 from unrolled.tasks.shared.pretrained import load_token_vectors
 from unrolled.tasks.tracer import Tracer
 from unrolled.text import Tokenizer, tokenizer_from_json
-from unrolled.training import Batches, Evaluation, Goal, Loss, cross_entropy
+from unrolled.training import Batches, Evaluation, Goal, Loss
+from unrolled.training.loss import scored_cross_entropy
 
 
 class Generate(Task):
@@ -108,10 +109,11 @@ class Generate(Task):
             batch = with_own_outputs(network, batch, state, training)
         if isinstance(network, RecurrentLM) and network.training and any(network.penalties):
             read = network.read(batch.inputs, state, batch.lengths, batch.resets)
-            loss = cross_entropy(network.scores(read.features), batch, read.state)
+            loss = scored_cross_entropy(network.scores, read.features, batch, read.state)
             return replace(loss, penalty=network.penalty(read))
-        scores, state = network(batch.inputs, state, lengths=batch.lengths, resets=batch.resets)
-        return cross_entropy(scores, batch, state)
+        assert isinstance(network, LanguageModel)
+        features, state = network.features(batch.inputs, state, batch.lengths, batch.resets)
+        return scored_cross_entropy(network.scores, features, batch, state)
 
     @torch.no_grad()
     def evaluate(self, model: Model, batches: Batches) -> Evaluation:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unrolled.data import Batch, RowBuckets
 from unrolled.data.batching.feature_cache import FeatureCache
@@ -14,6 +14,7 @@ from unrolled.data.batching.seeds import ExampleSeeds
 from unrolled.data.batching.tables import FrameSequences
 from unrolled.data.readers.media.archives import Medium
 from unrolled.data.readers.media.transcripts import Frames, Transcribed
+from unrolled.kernels.lines.changes import changed_lines
 from unrolled.tasks.corpus import Corpus
 from unrolled.tasks.recognize.config import RecognizeConfig, RecognizeTraining
 from unrolled.tasks.recognize.features import InputReader
@@ -64,18 +65,28 @@ class ExampleBatches(RowBuckets):
 
     def _gathered(self, rows: Rows) -> Batch:
         """Features side by side, and the labels of each: (B, L) and how many they are."""
-        features = [self._features(self.numbers[row]) for row in rows.tolist()]
-        batch = FrameSequences(features, features[0].shape[1:]).batch(targets=self._labels.padded(rows))
-        if self.reader.scale is not None:
-            np.divide(batch.inputs, self.reader.scale, out=batch.inputs)
-        return replace(batch, more={"target_lengths": self._labels.lengths[rows]}).to("cpu")
+        inputs, lengths = self._inputs([self.numbers[row] for row in rows.tolist()])
+        more = {"target_lengths": self._labels.lengths[rows]}
+        return Batch(inputs, self._labels.padded(rows), lengths=lengths, more=more).to("cpu")
 
-    def _features(self, number: int) -> Frames:
-        """The features of an example, not yet divided by the reader's `scale`."""
-        base = self.store[number]
-        if self.training is None or not self.training.augment:
-            return base if self.reader.kind == "line" else self.reader.features(base)
-        return self.reader.augmented(base, self.training, self._seeds.generator(number))
+    def _inputs(self, numbers: list[int]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """The features of examples, (B, T, …), and their lengths."""
+        reader, scale = self.reader, self.reader.scale
+        bases = [self.store[number] for number in numbers]
+        changes = self.training if self.training is not None and self.training.augment else None
+        if changes is not None and scale is not None:  # lines
+            return changed_lines(bases, changes.line, self._seeds, numbers, scale)
+        if changes is not None:
+            bases = [
+                reader.augmented(base, changes, self._seeds.generator(number))
+                for base, number in zip(bases, numbers, strict=True)
+            ]
+        elif scale is None:
+            bases = [reader.features(base) for base in bases]
+        batch = FrameSequences(bases, bases[0].shape[1:]).batch()
+        if scale is not None:
+            np.divide(batch.inputs, scale, out=batch.inputs)
+        return batch.inputs, batch.lengths
 
     def order(self, epoch: int) -> None:
         """Switch to the batches of this epoch, and to its random numbers."""

@@ -196,16 +196,14 @@ class InputReader:
         return np.float32(255) if self.kind == "line" else None
 
     def augmented(self, base: Frames, settings: RecognizeTraining, random: np.random.Generator) -> Frames:
-        """The same of an example that was changed by chance, not yet divided by `scale`."""
+        """The same of a recording that was changed by chance; frames are never changed."""
         from unrolled.data.signals.augment import changed_spectrum, masked_spectrum
-        from unrolled.kernels.lines.changes import changed_line
 
-        if self.kind == "audio":
-            frames = self._finished(changed_spectrum(base.astype(np.float32), settings.spectrum, random))
-            return masked_spectrum(frames, self.bands, settings.spectrum, random)
-        if self.kind == "line":
-            return changed_line(base.astype(np.uint8, copy=False), settings.line, random)
-        return self.features(base)
+        assert self.kind != "line"  # kernels.lines changes those, a batch at a time
+        if self.kind == "frames":
+            return self.features(base)
+        frames = self._finished(changed_spectrum(base.astype(np.float32), settings.spectrum, random))
+        return masked_spectrum(frames, self.bands, settings.spectrum, random)
 
     def _finished(self, base: Frames) -> NDArray[np.float32]:
         frames: NDArray[np.float32] = base.astype(np.float32)  # a copy

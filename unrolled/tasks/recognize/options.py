@@ -11,7 +11,7 @@ BEAM = replace(shared.BEAM, default_text="1, or 100 with a lexicon")
 N_BEST = shared.N_BEST
 SCORERS = shared.SCORERS
 LEXICON, LM, LM_WEIGHT = shared.LEXICON, shared.LM, shared.LM_WEIGHT
-WORD_BONUS, UNKNOWN_PENALTY = shared.WORD_BONUS, shared.UNKNOWN_PENALTY
+WORD_BONUS, UNKNOWN_PENALTY, SHARE_ENDS = shared.WORD_BONUS, shared.UNKNOWN_PENALTY, shared.SHARE_ENDS
 MERGE = Option(
     "merge",
     "Score of paths that read the same: sum, or max for the best of them",
@@ -27,14 +27,7 @@ WINDOW = Option(
 RATE = Option("rate", "Samples per second of raw 16-bit sound, from standard input (-) or a .raw file", float)
 TUNE = Option("tune", "Find the --lm-weight and --word-bonus with the fewest errors on FILE", bool)
 
-REFERENCE_KIND = Option(
-    "reference_kind",
-    "The transcripts of FILE are words of the lexicon, or labels",
-    default_text="found from the transcripts",
-    choices=("words", "labels"),
-)
-
-WORDS = (LEXICON, LM, LM_WEIGHT, WORD_BONUS, UNKNOWN_PENALTY, MERGE, WINDOW)
+WORDS = (LEXICON, LM, LM_WEIGHT, WORD_BONUS, UNKNOWN_PENALTY, SHARE_ENDS, MERGE, WINDOW)
 TRAIN = (
     Option(
         "data.too_short",
@@ -45,6 +38,6 @@ TRAIN = (
 STREAM = (BEAM, N_BEST, *WORDS, RATE, SCORERS)
 PREDICT = (*STREAM, *shared.RESCORING)
 RUN = (*PREDICT, replace(shared.PICTURE, help="Draw the labels of one input over time"))
-EVAL = (BEAM, *WORDS, *shared.RESCORING, REFERENCE_KIND, TUNE, *shared.python_only((N_BEST, SCORERS)))
+EVAL = (BEAM, *WORDS, *shared.RESCORING, shared.REFERENCE_KIND, TUNE, *shared.python_only((N_BEST, SCORERS)))
 FILE_KEYS = ("input_column", "text_column")  # of the data section: how a file is read
 OPTIONS = TaskOptions(TRAIN, RUN, EVAL, PREDICT, stream=STREAM)

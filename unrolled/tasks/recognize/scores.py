@@ -14,7 +14,6 @@ from unrolled.metrics.recognition import (
     ReferenceKind,
     exact_match,
     recognition_scores,
-    reference_kind,
     symbol_error_rate,
 )
 from unrolled.model import Model
@@ -22,12 +21,12 @@ from unrolled.search import Lexicon
 from unrolled.search.ctc.label_text import label_text
 from unrolled.search.ctc.tuning import tune as tune_weights
 from unrolled.tasks.recognize.labels import Labels, RecognizeAssets
-from unrolled.tasks.recognize.options import REFERENCE_KIND
 from unrolled.tasks.recognize.predict import Heard, answers_of, hear, texts_of
 from unrolled.tasks.recognize.search import USUAL_BEAM, RecognitionOptions, Recognized, Search, loaded
 from unrolled.tasks.runner import table_of
 from unrolled.tasks.shared.error_table import error_table
 from unrolled.tasks.shared.options import RESCORING
+from unrolled.tasks.shared.references import told_apart
 
 GREEDY = "greedy"
 
@@ -45,21 +44,9 @@ class References:
         cls, examples: Sequence[Transcribed], labels: Labels, lexicon: Lexicon | None, asked: ReferenceKind | None
     ) -> Self:
         """Tells references of words from references of labels; `asked` is the kind that the user names."""
-        REFERENCE_KIND.check(asked)
-        if asked and not labels.symbols:
-            raise UserError(
-                f"reference_kind={asked} tells words from labels, and this model's labels are letters.", "Leave it out."
-            )
-        if asked == "words" and lexicon is None:
-            raise UserError("reference_kind=words needs the words.", "Give them with lexicon (--lexicon).")
-        if not labels.symbols:
-            return cls([labels.reference(one.text) for one in examples], None, labels)
-        spelt = () if lexicon is None else lexicon.spellings()
-        words = [word for word, spelling in spelt if label_text(spelling, symbols=True) != word]
-        if labels.lowercase:
-            words = [word.lower() for word in words]
         texts = [labels.reference(one.text) for one in examples]
-        kind = reference_kind(texts, labels.names[1:], words, asked)
+        names, lower = labels.names[1:], labels.lowercase
+        kind = told_apart(texts, names, lexicon, asked, symbols=labels.symbols, lowercase=lower)
         return cls([tidy(one.text) for one in examples] if kind == "words" else texts, kind, labels)
 
     def answers(self, heard: Iterable[Sequence[Heard]], searches: Mapping[str, Search]) -> dict[str, list[str]]:

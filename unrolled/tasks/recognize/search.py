@@ -31,6 +31,7 @@ class RecognitionOptions(RescoringOptions):
     lm_weight: float | None = declared.LM_WEIGHT.default
     word_bonus: float | None = declared.WORD_BONUS.default
     unknown_penalty: float | None = declared.UNKNOWN_PENALTY.default
+    share_ends: bool = declared.SHARE_ENDS.default
     merge: str | None = declared.MERGE.default  # None: max with a lexicon, sum without
     window: float | None = declared.WINDOW.default
     rate: float | None = declared.RATE.default
@@ -45,6 +46,7 @@ class RecognitionOptions(RescoringOptions):
             lm_weight=self.lm_weight,
             word_bonus=self.word_bonus,
             unknown_penalty=self.unknown_penalty,
+            share_ends=self.share_ends or None,
         )
         self.check_rescoring(self.beam)
         if self.beam == 1 and (self.lexicon is not None or self.n_best > 1 or self.scorers):
@@ -96,9 +98,11 @@ def loaded(options: RecognitionOptions, labels: Labels) -> RecognitionOptions:
     """The options with lexicon and language model read from their files."""
     names, lexicon, lm = list(labels.names), options.lexicon, options.lm
     if isinstance(lexicon, str) or hasattr(lexicon, "__fspath__"):
-        lexicon = Lexicon.read(lexicon, names, skip_unspellable=True)
+        lexicon = Lexicon.read(lexicon, names, skip_unspellable=True, share_ends=options.share_ends)
     elif lexicon is not None and not isinstance(lexicon, Lexicon):
-        lexicon = Lexicon(lexicon, names, skip_unspellable=True)
+        lexicon = Lexicon(lexicon, names, skip_unspellable=True, share_ends=options.share_ends)
+    elif lexicon is not None and options.share_ends and not lexicon.share_ends:
+        lexicon = Lexicon.spelt([(word, said, "") for word, said in lexicon.spellings()], names, share_ends=True)
     if isinstance(lm, str) or hasattr(lm, "__fspath__"):
         lm = NGram.load(lm)
     return replace(options, lexicon=lexicon, lm=lm)

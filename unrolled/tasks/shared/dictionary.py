@@ -33,6 +33,7 @@ class LexicalOptions:
     word_bonus: float | None = declared.WORD_BONUS.default
     unknown_penalty: float | None = declared.UNKNOWN_PENALTY.default
     skip_unspellable: bool = declared.SKIP_UNSPELLABLE.default
+    share_ends: bool = declared.SHARE_ENDS.default
 
     def check(self, words: Any = None, **of_words: Any) -> None:
         """Refuses options without the lexicon or language model that they are for."""
@@ -47,6 +48,7 @@ class LexicalOptions:
             word_bonus=self.word_bonus,
             unknown_penalty=self.unknown_penalty,
             skip_unspellable=self.skip_unspellable or None,
+            share_ends=self.share_ends or None,
             **of_words,
         )
         _ = self.word_weights
@@ -134,7 +136,8 @@ def _dictionary(options: LexicalOptions, tokenizer: Tokenizer, form: str, end: i
         lm = NGram.load(lm)
     speller = _Speller(tokenizer, form)
     spelt = list(speller.spelt(options.lexicon))
-    settings = {"skip_unspellable": options.skip_unspellable}
+    shared = options.share_ends or (isinstance(options.lexicon, Lexicon) and options.lexicon.share_ends)
+    settings = {"skip_unspellable": options.skip_unspellable, "share_ends": shared}
     later = None
     if tokenizer.level == "bpe":  # a blank belongs to the first token of a word, and a text's first word may lack it
         later = Lexicon.spelt([(w, s, p) for w, s, p in spelt if s[0].startswith("Ġ")], speller.labels, **settings)

@@ -21,7 +21,16 @@ UNKNOWN_PENALTY = Option(
 SKIP_UNSPELLABLE = Option(
     "skip_unspellable", "Leave out words of the lexicon that the model's tokens cannot spell", bool, default=False
 )
-LEXICAL = (LEXICON, LM, LM_WEIGHT, WORD_BONUS, UNKNOWN_PENALTY, SKIP_UNSPELLABLE)
+SHARE_ENDS = Option(
+    "share_ends", "Words share their ends in memory, too. The results are the same", bool, default=False
+)
+LEXICAL = (LEXICON, LM, LM_WEIGHT, WORD_BONUS, UNKNOWN_PENALTY, SKIP_UNSPELLABLE, SHARE_ENDS)
+REFERENCE_KIND = Option(
+    "reference_kind",
+    "The true texts of FILE are words of the lexicon, or labels",
+    default_text="found from the texts",
+    choices=("words", "labels"),
+)
 
 # Ranking the best outputs again by another model.
 RESCORE = Option(
@@ -70,6 +79,12 @@ PRECISION = Option(
     default_text="auto: bf16 on a GPU that computes it",
     choices=("auto", "fp32", "bf16"),
 )
+GRAPH = Option(
+    "graph",
+    "Steps in CUDA graphs on a GPU: auto, or off for one kernel at a time",
+    default="auto",
+    choices=("auto", "off"),
+)
 ATTENTION = Option("attention", "Keep the attention weights of each token", bool, default=False, only="python")
 SCORERS = Option("scorers", "Scorers beside the model", tuple, default=(), only="python")
 
@@ -96,6 +111,7 @@ WRITING = (
     PREFIX,
     UNKNOWN,
     PRECISION,
+    GRAPH,
     ATTENTION,
     SCORERS,
 )

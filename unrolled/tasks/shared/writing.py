@@ -26,6 +26,7 @@ from unrolled.search import (
     beam_search,
     sample,
 )
+from unrolled.search.tokens.token_model import Graph
 from unrolled.tasks.options import Option, check_values
 from unrolled.tasks.shared import options as declared
 from unrolled.tasks.shared.dictionary import LexicalOptions, with_dictionary
@@ -65,6 +66,7 @@ class WritingOptions(LexicalOptions, RescoringOptions):
     seed: int | None = declared.SEED.default
     attention: bool = declared.ATTENTION.default
     precision: str = declared.PRECISION.default
+    graph: Graph = declared.GRAPH.default
     scorers: tuple[Scorer, ...] = declared.SCORERS.default  # see docs/scorers.md
 
     def __post_init__(self) -> None:
@@ -197,6 +199,7 @@ def written(
         memory=memory,
         memory_mask=memory.mask,
         attention=attention,
+        graph=options.graph,
     )
     if options.temperature is None:
         # outputs with several readings may read the same: of these more are needed
@@ -233,7 +236,7 @@ def _drawn(
         prefixes=None,
     )
     prompts = [[target.begin, *prefix]] * len(places)
-    drawn = sample(network, prompts, after, memory=memory, sampling=options.sampling, seeds=seeds)
+    drawn = sample(network, prompts, after, memory=memory, sampling=options.sampling, seeds=seeds, graph=options.graph)
     return [prefix + one.tokens + ([target.end] if one.stopped_by == "end" else []) for one in drawn]
 
 

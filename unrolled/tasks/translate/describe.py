@@ -13,7 +13,7 @@ from unrolled.tasks.translate.assets import TranslateAssets
 from unrolled.tasks.translate.config import TranslateConfig
 from unrolled.training import Batches
 
-FRACTION = (
+FRACTION = (  # of models from before model.target_positions
     "model.positions=fraction is the encoder's alone: the decoder does not know how long its text will be, and takes "
     "sinusoidal."
 )
@@ -57,4 +57,5 @@ class TranslateDescription(Description):
 
 def _takes_other_positions(config: TranslateConfig) -> bool:
     """True if the decoder's position codes are not those that were asked for."""
-    return config.model.kind == "transformer" and config.model.positions == "fraction"
+    model = config.model
+    return model.kind == "transformer" and (model.positions, model.target_positions) == ("fraction", "auto")

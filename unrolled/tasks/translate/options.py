@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from unrolled.tasks.options import Option, TaskOptions
-from unrolled.tasks.shared.options import PICTURE, UNKNOWN, WRITING, scored
+from unrolled.tasks.shared.options import PICTURE, REFERENCE_KIND, UNKNOWN, WRITING, scored
 
 TRAIN = (
     Option("data.train_source", "Source texts, one per line", metavar="FILE"),
@@ -41,6 +41,7 @@ EVAL = (
         only="command line",
     ),
     *scored(PREDICT),
+    REFERENCE_KIND,
 )
 FILE_KEYS = ("source_column", "target_column")  # of the data section: how a file is read
 OPTIONS = TaskOptions(TRAIN, RUN, EVAL, PREDICT)

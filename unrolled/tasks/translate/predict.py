@@ -33,6 +33,12 @@ if TYPE_CHECKING:
     from unrolled.model import Model
 
 TOKENS_AT_ONCE = 6000  # source tokens, times hypotheses, in a batch of a search
+TOKENS_ON_GPU = 24000
+
+
+def tokens_at_once(device: Any) -> int:
+    """The room of a batch of a search, in source tokens times hypotheses."""
+    return TOKENS_ON_GPU if str(device).startswith("cuda") else TOKENS_AT_ONCE  # of an exported model it is a text
 
 
 @dataclass(frozen=True)
@@ -75,7 +81,7 @@ def translate(model: Model, texts: Sequence[str], options: WritingOptions) -> li
     def gather(some: Rows) -> Batch:
         return source_arrays(assets, sources, some)
 
-    room = max(1, TOKENS_AT_ONCE // options.side_by_side)
+    room = max(1, tokens_at_once(model.device) // options.side_by_side)
     batches = RowBuckets(rows, sources.lengths + 1, gather, batch_size=1, batch_tokens=room)
     with model.answering(options.precision):
         for index in range(len(batches)):

@@ -8,10 +8,13 @@ from typing import Any
 
 from unrolled.data import Pair
 from unrolled.metrics.phones import error_rate_name
-from unrolled.metrics.recognition import nearest_error_rate
+from unrolled.metrics.recognition import ReferenceKind, nearest_error_rate
 from unrolled.metrics.translation import bleu_of, bleu_tokenizer, by_length, chrf_of, translation_scores
 from unrolled.model import Model
+from unrolled.search.ctc.label_text import label_text
+from unrolled.tasks.shared.dictionary import with_dictionary
 from unrolled.tasks.shared.free_run import FreeRun, samples
+from unrolled.tasks.shared.references import told_apart
 from unrolled.tasks.shared.side import Ids, Side
 from unrolled.tasks.shared.writing import WritingOptions, named
 from unrolled.tasks.translate.assets import TranslateAssets
@@ -20,20 +23,33 @@ from unrolled.tasks.translate.predict import translate
 from unrolled.training import Evaluation
 
 
-def score_file(model: Model, pairs: Sequence[Pair], options: WritingOptions = WritingOptions()) -> dict[str, Any]:  # noqa: B008, it is frozen
-    """Translate every source and compare the results with the targets, one or more for each."""
+def score_file(
+    model: Model,
+    pairs: Sequence[Pair],
+    options: WritingOptions = WritingOptions(),  # noqa: B008, it is frozen
+    kind: ReferenceKind | None = None,
+) -> dict[str, Any]:
+    """Translate every source and compare the results with the targets, one or more for each.
+
+    With a lexicon a model of symbols writes words. `kind` says whether the targets are words or symbols too; otherwise
+    it is found from them.
+    """
     assets: TranslateAssets = model.assets
+    target = assets.target
+    options = with_dictionary(options, target.tokenizer, form=target.form, end=target.end)
+    references, lowercase = [pair.targets for pair in pairs], target.tokenizer.lowercase
+    kind = _kind([text.lower() if lowercase else text for one in references for text in one], target, options, kind)
     outputs = translate(model, [pair.source for pair in pairs], options)
-    texts, references = [output.text for output in outputs], [pair.targets for pair in pairs]
-    tokenizer = assets.target.tokenizer
-    lowercase, symbols = tokenizer.lowercase, tokenizer.level == "symbols"
-    tokenize = bleu_tokenizer([pair.target for pair in pairs], symbols=symbols)
+    spelt = kind == "labels" and options.lexicon is not None
+    texts = [label_text(one.target_tokens, symbols=True) if spelt else one.text for one in outputs]
+    tokenize = bleu_tokenizer([pair.target for pair in pairs], symbols=kind == "labels")
     scores = translation_scores(texts, references, tokenize=tokenize, lowercase=lowercase)
     sources = [assets.source.ids(pair.source) for pair in pairs]
     lengths = [source_length(assets.source, pair.source) for pair in pairs]
     return {
         **asdict(scores),
-        **(symbol_scores(texts, references, assets.target) if symbols else {}),
+        **(symbol_scores(texts, references, target) if kind == "labels" else {}),
+        **({"wer": nearest_error_rate(texts, references)} if kind == "words" else {}),
         "search": named(options),
         "pairs": len(pairs),
         **({"references": total} if (total := sum(map(len, references))) > len(pairs) else {}),
@@ -45,10 +61,23 @@ def score_file(model: Model, pairs: Sequence[Pair], options: WritingOptions = Wr
     }
 
 
+def _kind(
+    references: Sequence[str], side: Side, options: WritingOptions, asked: ReferenceKind | None
+) -> ReferenceKind | None:
+    """The kind of the references; None if the model's tokens are no symbols."""
+    lexicon = None if options.lexicon is None else options.lexicon.lexicon
+    symbols, lowercase = side.tokenizer.level == "symbols", side.tokenizer.lowercase
+    return told_apart(references, _symbols(side), lexicon, asked, symbols=symbols, lowercase=lowercase)
+
+
+def _symbols(side: Side) -> tuple[str, ...]:
+    vocabulary = side.tokenizer.vocabulary
+    return vocabulary.tokens[len(vocabulary.specials) :]
+
+
 def symbol_scores(outputs: Sequence[str], references: Sequence[Sequence[str]], side: Side) -> dict[str, float]:
     """The error rate of symbols by its name: `phone_error_rate`, or `label_error_rate` if they are not phones."""
-    names = side.tokenizer.vocabulary.tokens[len(side.tokenizer.vocabulary.specials) :]
-    return {error_rate_name(names): nearest_error_rate(outputs, references)}
+    return {error_rate_name(_symbols(side)): nearest_error_rate(outputs, references)}
 
 
 def source_length(side: Side, text: str) -> int:

@@ -17,6 +17,7 @@ from unrolled.data.batching.shapes import Padding
 from unrolled.data.demo.pronunciations import PRONUNCIATIONS, embedded_pronunciations
 from unrolled.data.readers.pairs import each_target, without_empty
 from unrolled.errors import UserError, note
+from unrolled.metrics.recognition import ReferenceKind
 from unrolled.model import Model
 from unrolled.models.transformer_translator import TransformerTranslator
 from unrolled.models.translator import Translator, translator
@@ -163,11 +164,13 @@ class Translate(Task):
         model: Model,
         path: str | Path | tuple[str | Path, ...],
         target: str | Path | Sequence[str | Path] | None = None,
+        reference_kind: ReferenceKind | None = None,
         **options: Any,
     ) -> dict[str, Any]:
         """Scores on a table of pairs, or on two files, sources and targets; several targets are references alike.
 
-        Empty lines count like all others.
+        Empty lines count like all others. `reference_kind` says whether targets are words or labels, where a lexicon
+        makes words of labels.
         """
         assert isinstance(model.config, TranslateConfig)
         settings = model.config.data
@@ -177,7 +180,7 @@ class Translate(Task):
             pairs = read_parallel(*path)
         else:
             pairs = read_pairs(path, source_column=settings.source_column, target_column=settings.target_column)
-        return score_file(model, pairs, WritingOptions(**options))
+        return score_file(model, pairs, WritingOptions(**options), reference_kind)
 
     def predict(self, model: Model, inputs: str | Sequence[str], **options: Any) -> Any:
         """A `Translation` of a text, or a list of them. Options: see `WritingOptions`."""

@@ -18,7 +18,7 @@ from unrolled.kernels.attention.cuda import programs
 from unrolled.kernels.attention.cuda.arguments import DecoderArguments
 from unrolled.kernels.attention.cuda.programs import Grid
 from unrolled.kernels.cuda import launch
-from unrolled.kernels.recurrence.cuda import products
+from unrolled.kernels.cuda.products import product
 from unrolled.kernels.recurrence.cuda.plan import KINDS, LSTM_CURRENT, Kind
 
 
@@ -206,7 +206,7 @@ class _Call:
 
 
 def _product(a: Tensor, b: Tensor, out: Tensor) -> None:
-    products.product(a, b, wide=True, out=out)
+    product(a, b, wide=True, out=out)
 
 
 def forward(decoder: DecoderJob, save: bool) -> tuple[Results, DecoderSaved]:
@@ -374,7 +374,7 @@ def _gradients(decoder: DecoderJob, call: _Call, found: _Gradients, saved: Decod
 
 def _over_steps(gradient: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
     """Σ over all steps of a gradient (T, B, N) times its factor (T, B, M): (N, M), in float32 if the weight is."""
-    return products.product(gradient.flatten(0, 1).t(), rows.flatten(0, 1), weight.dtype == torch.float32)
+    return product(gradient.flatten(0, 1).t(), rows.flatten(0, 1), weight.dtype == torch.float32)
 
 
 def _cell_gradients(decoder: DecoderJob, found: _Gradients, saved: DecoderSaved) -> dict[str, Tensor | None]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from unrolled.kernels.cuda.products import product
 from unrolled.kernels.native_operator import gradients_by
 from unrolled.kernels.recurrence.cuda import launch, passes, products, second_order
 from unrolled.kernels.recurrence.cuda.passes import Recurrence, Saved, Settings, Tensors
@@ -144,7 +145,7 @@ class _Function(torch.autograd.Function):
             if d_x is not None and not few:
                 torch.mm(flat, weight_ih, out=d_x)
             if need.weight_ih:
-                d_weight_ih = products.product(flat.t(), x, ctx.dtypes["weight_ih"] == torch.float32)
+                d_weight_ih = product(flat.t(), x, ctx.dtypes["weight_ih"] == torch.float32)
                 if d_weight_ih.shape != (gates, ctx.columns):
                     d_weight_ih = products.cut(d_weight_ih, gates, ctx.columns)
         if d_x is not None:

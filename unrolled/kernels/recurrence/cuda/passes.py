@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from unrolled.errors import UserError
+from unrolled.kernels.cuda.products import product
 from unrolled.kernels.recurrence.cuda import compiler, launch, products
 from unrolled.kernels.recurrence.cuda.arguments import Arguments
 from unrolled.kernels.recurrence.cuda.constants import EMPTY_WORD, VECTOR
@@ -240,7 +241,7 @@ def _summed(job: Recurrence) -> tuple[bool, bool]:
 
 def _d_weight(d_products: Tensor, entering: Tensor, hidden: int, padded: int, wide: bool) -> Tensor:
     """The gradient (·, H) of weights, from that of their products (T, B, ·) and from what they multiplied."""
-    found = products.product(d_products.flatten(0, 1).t(), entering.flatten(0, 1), wide)
+    found = product(d_products.flatten(0, 1).t(), entering.flatten(0, 1), wide)
     return _without_padding(found, hidden, padded)
 
 
@@ -250,8 +251,8 @@ def _d_weights(d_gates: Tensor, d_candidate: Tensor, entering: Tensor, hidden: i
     found = entering.new_empty(3 * padded, entering.shape[2], dtype=torch.float32 if wide else None)
     with launch.forked(device, launch.capturing(device)) as beside:
         with beside:
-            products.product(d_candidate.flatten(0, 1).t(), entering[-steps:].flatten(0, 1), wide, found[2 * padded :])
-        products.product(d_gates.flatten(0, 1).t(), entering[:steps].flatten(0, 1), wide, found[: 2 * padded])
+            product(d_candidate.flatten(0, 1).t(), entering[-steps:].flatten(0, 1), wide, found[2 * padded :])
+        product(d_gates.flatten(0, 1).t(), entering[:steps].flatten(0, 1), wide, found[: 2 * padded])
     return _without_padding(found, hidden, padded)
 
 

@@ -45,12 +45,3 @@ def _in_words(matrix: Tensor) -> bool:
     """True if two numbers form one aligned 32-bit word: such copies are twice as fast."""
     even = matrix.element_size() == 2 and matrix.shape[1] % 2 == 0 and matrix.storage_offset() % 2 == 0
     return even and matrix.is_contiguous()
-
-
-def product(a: Tensor, b: Tensor, wide: bool, out: Tensor | None = None) -> Tensor:
-    """The matrix product, in float32 if `wide`: the precision of its sums."""
-    if not wide:
-        return torch.mm(a, b, out=out)
-    if a.is_cuda:
-        return torch.mm(a, b, out_dtype=torch.float32, out=out)
-    return torch.mm(a.float(), b.float(), out=out)
