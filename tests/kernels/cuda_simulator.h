@@ -16,6 +16,7 @@ float fmaxf(float, float) noexcept;
 float fmaf(float, float, float) noexcept;
 float log2f(float) noexcept;
 float sqrtf(float) noexcept;
+double exp(double) noexcept;
 }
 
 #define DEVICE inline
@@ -131,6 +132,10 @@ inline void sync_block() { simulator::wait_at(simulator::blocks[block_index()].b
 inline void sync_warp() { simulator::wait_at(simulator::warp().barrier, LANES); }
 inline uint8_t* shared_memory() { return simulator::blocks[block_index()].memory; }
 inline void back_off() {}
+inline int claim(int* count) {
+    simulator::yield();
+    return (*count)++;
+}
 inline void trap() {
     simulator::failures++;
     simulator::now->done = true;

@@ -57,7 +57,7 @@ def test_kernels_and_python_share_their_constants() -> None:
 def build(program: Program) -> ctypes.CDLL:
     name = program.source.removesuffix(".cu")
     defines = [*program.defines, f'-DKERNEL_SOURCE="{program.source}"', f"-DKERNEL_NAME={name}"]
-    return library("vocabulary_simulated_kernel.cpp", plan.sources(), *defines)
+    return library("one_simulated_kernel.cpp", plan.sources(), *defines)
 
 
 @pytest.fixture(autouse=True)
@@ -194,7 +194,8 @@ def test_the_top_scores_are_those_of_a_stable_sort(
     blocked = None
     if blocking != "none":
         blocked = torch.rand(1 if blocking == "one row" else rows, vocabulary) < 0.3
-    values, tokens, norms = engine.top_scores(scores, count, blocked, normalised)
+    ending = vocabulary // 2
+    values, tokens, norms, endings = engine.top_scores(scores, count, blocked, normalised, ending)
     torch.testing.assert_close(norms, torch.zeros(rows) if normalised else scores.float().logsumexp(-1))
     exact = scores.float() if normalised else scores.float().log_softmax(-1)
     if blocked is not None:
@@ -203,6 +204,23 @@ def test_the_top_scores_are_those_of_a_stable_sort(
     torch.testing.assert_close(values, ordered[:, :count], rtol=1e-6, atol=2e-6)
     there = ordered[:, :count] > -torch.inf
     assert torch.equal(tokens[there], order[:, :count][there])
+    assert endings is not None
+    torch.testing.assert_close(endings, exact[:, ending], rtol=1e-6, atol=2e-6)
+
+
+@needs_gcc
+@pytest.mark.parametrize("scores", ["rising", "equal", "one group"])
+def test_the_best_tokens_of_rows_in_which_many_reach_the_bound(scores: str) -> None:
+    """More tokens than a block has places for are taken in turn."""
+    wide = torch.zeros(2, 4096)
+    if scores == "rising":
+        wide += torch.arange(4096) / 10
+    if scores == "one group":
+        wide[:, (torch.arange(4096) // 4 % 256) < 40] = 1.0
+    values, tokens, _, _ = engine.top_scores(wide, 40, None, True)
+    ordered, order = wide.sort(dim=-1, descending=True, stable=True)
+    assert torch.equal(values, ordered[:, :40])
+    assert torch.equal(tokens, order[:, :40])
 
 
 @needs_gcc
@@ -210,5 +228,5 @@ def test_the_top_scores_are_those_of_a_stable_sort(
 def test_a_nan_among_scores_does_not_hide(normalised: bool) -> None:
     scores = torch.zeros(3, 300)
     scores[1, 299], scores[2] = torch.nan, -torch.inf
-    values, _, _ = engine.top_scores(scores, 2, None, normalised)
+    values, *_ = engine.top_scores(scores, 2, None, normalised)
     assert values.isnan().all(1).tolist() == [False, True, False] if normalised else values[1].isnan().all()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -83,9 +84,23 @@ class Tokenizer(ABC):
                 previous = number
         return b"".join(pieces).decode("utf-8", "replace")
 
+    def ids_each(self, texts: Iterable[str]) -> tuple[NDArray[np.int32], list[int]]:
+        """The ids of several texts end to end, and the number of those of each."""
+        found = [self.ids(text) for text in texts]
+        return np.concatenate(found) if found else np.empty(0, dtype=np.int32), [len(ids) for ids in found]
+
+    def decode_each(self, rows: Sequence[Sequence[int]]) -> list[str]:
+        """The text of each of several rows of ids."""
+        return [self.decode(row) for row in rows]
+
     def token(self, number: int) -> str:
         """One token, to be shown."""
         return self.vocabulary[number]
+
+    @cached_property
+    def shown(self) -> tuple[str, ...]:
+        """`token` of every id."""
+        return tuple(map(self.token, range(len(self))))
 
     def unknowns(self, text: str) -> int:
         """The number of tokens that this tokenizer maps to `<unk>`, a literal `<unk>` in the text included."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any, TypeVar
 
 import numpy as np
@@ -88,7 +89,7 @@ class Vocabulary:
         """The ids of a text's tokens; unknown tokens get that of `<unk>`; without one they are an error."""
         if self.unk is not None:
             get = self._of_text.get
-            return np.fromiter((get(token, 0) for token in tokens), dtype=np.int32)
+            return np.fromiter(map(get, tokens, repeat(0)), dtype=np.int32)
         try:
             return np.fromiter((self._of_text[token] for token in tokens), dtype=np.int32)
         except KeyError as error:

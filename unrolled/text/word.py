@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unrolled.text.base import Encoding, blocks
+from unrolled.text.base import Encoding, Ids, blocks
 from unrolled.text.counted import CountedTokenizer
 from unrolled.text.vocabulary import Vocabulary
 
 _TOKEN = re.compile(r"\n|\S+")
+_NEWLINE = re.compile(" ?\n ?")
 
 
 class WordTokenizer(CountedTokenizer):
@@ -38,6 +39,7 @@ class WordTokenizer(CountedTokenizer):
     def __init__(self, vocabulary: Vocabulary, *, lowercase: bool = False) -> None:
         super().__init__(vocabulary, lowercase=lowercase)
         self._newline = vocabulary.id("\n") if "\n" in vocabulary else None
+        self._texts = ["" if vocabulary.is_control(number) else token for number, token in enumerate(vocabulary)]
 
     @staticmethod
     def is_token(token: str) -> bool:
@@ -49,6 +51,25 @@ class WordTokenizer(CountedTokenizer):
 
     def ids(self, text: str) -> NDArray[np.int32]:
         return self.vocabulary.ids(self.split(self._prepared(text)))
+
+    def ids_each(self, texts: Iterable[str]) -> tuple[NDArray[np.int32], list[int]]:
+        split = [self._split(self._prepared(text)) for text in texts]
+        return self.vocabulary.ids(chain.from_iterable(split)), [len(words) for words in split]
+
+    @staticmethod
+    def _split(text: str) -> list[str]:
+        return _TOKEN.findall(text) if "\n" in text else text.split()
+
+    def decode(self, ids: Ids) -> str:
+        return self._joined(self.vocabulary.check(ids).tolist())
+
+    def decode_each(self, rows: Sequence[Sequence[int]]) -> list[str]:
+        self.vocabulary.check(list(chain.from_iterable(rows)))
+        return [self._joined(row) for row in rows]
+
+    def _joined(self, ids: Iterable[int]) -> str:
+        text = " ".join(filter(None, map(self._texts.__getitem__, ids)))
+        return _NEWLINE.sub("\n", text) if self._newline is not None and "\n" in text else text
 
     def encode(self, text: str) -> Encoding:
         prepared = self._prepared(text)

@@ -29,6 +29,8 @@ DEVICE bool any_lane(bool flag) { return __any_sync(0xffffffffu, flag); }
 DEVICE uint32_t ballot(bool flag) { return __ballot_sync(0xffffffffu, flag); }
 DEVICE int set_bits(uint32_t word) { return __popc(word); }
 DEVICE void trap() { __trap(); }
+// The next place in a list in shared memory; threads get places in any order.
+DEVICE int claim(int* count) { return atomicAdd(count, 1); }
 // Pause between two polls: failed polls compete with writes.
 DEVICE void back_off() { __nanosleep(64); }
 

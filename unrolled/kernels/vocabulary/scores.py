@@ -34,12 +34,14 @@ def top_scores(
 def top_scores_and(
     token: int, scores: Tensor, count: int, blocked: Tensor, *, normalised: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`top_scores`, and the log-probability of one token in each row (N,), blocked or not."""
+    """`top_scores`, and the log-probability of one token in each row (N,), -inf where it is blocked."""
     if scores.is_cuda and engine.picks(scores, count):
-        values, tokens, norms = engine.top_scores(scores, count, blocked, normalised)
-        return values, tokens, scores[:, token].float() - norms
+        values, tokens, _, one = engine.top_scores(scores, count, blocked, normalised, token)
+        assert one is not None
+        return values, tokens, one
     wide = scores.float()
     one = (wide if normalised else wide.log_softmax(-1))[:, token]
+    one = one.masked_fill(blocked[:, token], -torch.inf)
     return *top_scores(wide, count, blocked, normalised=normalised), one
 
 

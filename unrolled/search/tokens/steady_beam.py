@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from unrolled.errors import UserError
+from unrolled.kernels.search.cuda import engine
 from unrolled.kernels.vocabulary.scores import top_scores_and
 from unrolled.search.limits import Limits
 from unrolled.search.scorers.ranking import LEAST_COVERED, Length, Ranking
@@ -110,7 +111,7 @@ def steady_beam(
         limits.check_ids(search.vocabulary, start=start)
         history = search.run(state, lengths, prefixes, mask)
         looked = None if memory_mask is None else memory_mask.shape[1]
-        return results_of(history, beam, lengths, limits.end, looked)
+        return results_of(history, beam, rows, limits.end, looked)
 
 
 class SteadyBeam:
@@ -172,7 +173,11 @@ class SteadyBeam:
         self.past_chosen = self._full((plan.steps, rows, size), 0, torch.int64)
         self.past_ends = self._full((plan.steps, rows, size), 0.0, torch.float64)
         self.forced = self._full((plan.steps, rows), -1, torch.int64) if plan.prefixes else None
-        self.forbidden = torch.tensor(plan.forbidden, dtype=torch.int64, device=self.device)
+        self.masks = self._full((2, self.vocabulary), False, torch.bool)  # blocked tokens; the second while it is early
+        self.masks[:, list(plan.forbidden)] = True
+        self.masks[1, plan.end] = True
+        self.flat = self._full((rows * size,), 0, torch.int64)  # the row that each hypothesis continues
+        self.next = torch.zeros_like(self.flat)  # its next token
         self.row_starts = torch.arange(rows, device=self.device)[:, None] * size
         self.column_numbers = torch.arange(size, device=self.device)
         self.divisors = divisors(plan.beam.ranking, plan.steps + 2, self.device)
@@ -183,16 +188,38 @@ class SteadyBeam:
         if step.attention is not None and plan.attention:
             shape = (plan.steps, *step.attention.shape)
             self.past_attention = torch.zeros(shape, dtype=step.attention.dtype, device=self.device)
+        self.kernel = self._kernel()
+
+    def _kernel(self) -> engine.BeamStep | None:
+        """All of a step but the network and the state in one launch; None: it is not for this beam or device."""
+        beam = self.plan.beam
+        if not engine.BeamStep.fits(beam.size, self.count, self.device):
+            return None
+        names = (
+            "forced", "divisors", "lengths", "time", "totals", "out_scores", "out_places", "active", "active_steps",
+            "going", "past_totals", "past_tokens", "past_origins", "past_chosen", "past_ends", "flat",
+        )  # fmt: skip
+        return engine.BeamStep(
+            beam.size,
+            self.count,
+            self.columns,
+            best=beam.n_best,
+            end=self.plan.end,
+            enough=beam.size == 1 or beam.stop == "enough",
+            margin=beam.margin,
+            next=self.next,
+            **{name: getattr(self, name) for name in names},
+        )
 
     def run(self, state: Any, lengths: list[int], prefixes: Any, mask: Tensor | None) -> History:
         """A whole search from the state before the first token."""
         self._begin(state, lengths, prefixes, mask)
-        for _ in range(max(lengths)):
+        for count in range(1, max(lengths) + 1):
             self.step()
             self.flag.send()
             if self.flag.read() == 0:
                 break
-        return self._history(len(lengths))
+        return self._history(count)
 
     def _begin(self, state: Any, lengths: list[int], prefixes: Any, mask: Tensor | None) -> None:
         rows, plan = len(lengths), self.plan
@@ -219,26 +246,22 @@ class SteadyBeam:
             self.forced.copy_(forced)
         self.flag.begin()
 
-    def _history(self, rows: int) -> History:
-        """The history on the host; its attention stays where it is."""
-        steps = self.active_steps[:rows].tolist()
-        last, size, looked = max(steps), self.plan.beam.size, self.past_attention
-
-        def past(kept: Tensor) -> Any:
-            return kept[:last, :rows].cpu().numpy()
-
+    def _history(self, count: int) -> History:
+        """What was kept in the first steps; it stays where it is."""
+        size, looked = self.plan.beam.size, self.past_attention
         return History(
-            steps,
-            past(self.past_totals),
-            past(self.past_tokens),
-            past(self.past_origins),
-            past(self.past_chosen),
-            past(self.past_ends),
-            None if self.past_cover is None else past(self.past_cover),
-            self.out_scores[:rows].cpu().numpy(),
-            self.out_places[:rows].cpu().numpy(),
-            self.divisors.cpu().numpy(),
-            None if looked is None else looked.view(len(looked), -1, size, looked.shape[-1]),
+            self.active_steps,
+            self.lengths,
+            self.past_totals[:count],
+            self.past_tokens[:count],
+            self.past_origins[:count],
+            self.past_chosen[:count],
+            self.past_ends[:count],
+            None if self.past_cover is None else self.past_cover[:count],
+            self.out_scores,
+            self.out_places,
+            self.divisors,
+            None if looked is None else looked.view(len(looked), -1, size, looked.shape[-1])[:count],
         )
 
     def _advance(self) -> None:
@@ -247,10 +270,17 @@ class SteadyBeam:
         rows = plan.rows
         step = self.model.step(self.last, self.buffers.state)
         values, tokens, endings = self._best_tokens(step)
+        cover = self._attend(step.attention)
+        if self.kernel is not None:
+            self.going.zero_()
+            self.kernel(values, tokens, endings, cover)
+            self._follow(step.state)  # which may hold the last tokens
+            self.last.copy_(self.next)
+            self.time += 1
+            return
         totals = (self.totals[..., None] + values.view(rows, size, -1)).view(rows, -1)  # (B, W·k)
         best, places = (part[:, : self.columns] for part in totals.sort(dim=-1, descending=True, stable=True))
         origins, tokens = places // self.count, tokens.view(rows, -1).gather(1, places)  # (B, C)
-        cover = self._attend(step.attention)
         ends = tokens == plan.end
         if self.forced is not None:
             ends = ends & ~self._inside_prefix()[:, None]
@@ -268,18 +298,13 @@ class SteadyBeam:
     def _best_tokens(self, step: TokenStep) -> tuple[Tensor, Tensor, Tensor]:
         """The best next tokens of each hypothesis, (B·W, k) twice, and the log-probability of the end, (B·W,)."""
         plan = self.plan
-        blocked = torch.zeros(1, self.vocabulary, dtype=torch.bool, device=self.device)
-        blocked.index_fill_(1, self.forbidden, True)
-        early = self.time < plan.min_tokens  # (1,)
-        if plan.min_tokens:
-            blocked[:, plan.end] |= early
+        early = (self.time < plan.min_tokens).long()  # (1,)
+        blocked = self.masks.index_select(0, early)  # (1, V)
         if self.forced is not None:
             must = self.forced.index_select(0, self.time)[0].repeat_interleave(plan.beam.size)[:, None]  # (B·W, 1)
             other = torch.arange(self.vocabulary, device=self.device) != must
             blocked = torch.where(must >= 0, other, blocked)
-        given = (plan.end, step.scores, self.count, blocked)
-        values, tokens, ending = top_scores_and(*given, normalised=step.normalised)
-        return values, tokens, torch.where(blocked[:, plan.end], -math.inf, ending.double())
+        return top_scores_and(plan.end, step.scores, self.count, blocked, normalised=step.normalised)
 
     def _inside_prefix(self) -> Tensor:
         """(B,), True for rows whose prefix goes on: an end token in it ends nothing, except as the last one allowed."""
@@ -325,12 +350,17 @@ class SteadyBeam:
         if beam.margin is not None:
             going = going.masked_fill(going < going[:, :1] - beam.margin, -math.inf)
         self._keep(self.past_chosen, chosen)
-        flat = (self.row_starts + origins.gather(1, chosen)).view(-1)
-        self.buffers.follow(state, flat)
-        if self.covered is not None:
-            self.covered.copy_(self.covered.index_select(0, flat))
+        self.flat.copy_((self.row_starts + origins.gather(1, chosen)).view(-1))
         self.totals.copy_(going)
-        self.last.copy_(tokens.gather(1, chosen).view(-1))
+        self.next.copy_(tokens.gather(1, chosen).view(-1))
+        self._follow(state)
+        self.last.copy_(self.next)
+
+    def _follow(self, state: Any) -> None:
+        """Every hypothesis takes the state of the one that it continues."""
+        self.buffers.follow(state, self.flat)
+        if self.covered is not None:
+            self.covered.copy_(self.covered.index_select(0, self.flat))
 
     def _close(self) -> None:
         """Count the step, and drop rows whose outputs cannot change any more."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -17,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from unrolled.kernels.search.cuda import engine
 from unrolled.search.limits import Limits
 from unrolled.search.tokens.sampling import Sampling, drawn
 from unrolled.search.tokens.steady import (
@@ -68,8 +70,8 @@ class SteadySampling:
         step = checked_step(model.step(self.last, self.buffers.state), rows, "step")
         self.vocabulary = step.scores.shape[-1]
         self.buffers.widen(step.state)
-        self.slot = torch.zeros(1, dtype=torch.int64, device=device)
-        self.written = torch.zeros(1, dtype=torch.int64, device=device)
+        self.counters = torch.zeros(2, dtype=torch.int64, device=device)
+        self.slot, self.written = self.counters[:1], self.counters[1:]
         self.uniform = torch.zeros(SLOTS, rows, dtype=torch.float64, device=device)
         self.tokens = torch.zeros(SLOTS, rows, dtype=torch.int64, device=device)
         self.log_probs = torch.zeros(SLOTS, rows, dtype=step.log_probs.dtype, device=device)
@@ -77,27 +79,52 @@ class SteadySampling:
         self.seen: Tensor | None = None
         if sampling.repetition_penalty != 1:
             self.seen = torch.zeros(rows, self.vocabulary, dtype=torch.bool, device=device)
+        self.next = torch.zeros_like(self.last)
+        self.kernel = self._kernel()
         self.step = Repeated(self._advance, device, cache)
         self.step.record()
 
     def _advance(self) -> None:
         step = self.model.step(self.last, self.buffers.state)
-        log_probs = step.log_probs
+        if self.kernel is not None:
+            self.kernel(step.log_probs)
+        else:
+            self._choose(step.log_probs)
+        self.buffers.follow(step.state)  # which may hold the last tokens
+        self.last.copy_(self.next)
+        self.counters += 1
+
+    def _choose(self, log_probs: Tensor) -> None:
         allowed = log_probs.index_fill(1, self.forbidden, -torch.inf) if len(self.forbidden) else log_probs
         if self.end is not None and self.min_tokens:
             early = torch.where(self.written < self.min_tokens, -torch.inf, allowed[:, self.end])
             allowed = torch.cat([allowed[:, : self.end], early[:, None], allowed[:, self.end + 1 :]], 1)
         uniform = self.uniform.index_select(0, self.slot)[0]
         tokens = drawn(self.sampling, allowed, self.seen, uniform)
-        self.buffers.follow(step.state)  # which may hold the last tokens
-        self.last.copy_(tokens.clamp(min=0))
-        picked = log_probs.gather(1, self.last[:, None])[:, 0]
+        self.next.copy_(tokens.clamp(min=0))
+        picked = log_probs.gather(1, self.next[:, None])[:, 0]
         if self.seen is not None:
-            self.seen.scatter_(1, self.last[:, None], True)
+            self.seen.scatter_(1, self.next[:, None], True)
         self.tokens.index_copy_(0, self.slot, tokens[None])
         self.log_probs.index_copy_(0, self.slot, picked[None])
-        self.slot += 1
-        self.written += 1
+
+    def _kernel(self) -> engine.Draw | None:
+        """The choice of all tokens in one launch; None: it is not for these settings or this device."""
+        plain = replace(self.sampling, temperature=1.0) == Sampling()
+        if not plain or not engine.Draw.fits(len(self.forbidden), self.log_probs.dtype, self.last.device):
+            return None
+        return engine.Draw(
+            self.sampling.temperature,
+            end=self.end,
+            min_tokens=self.min_tokens,
+            forbidden=self.forbidden,
+            uniform=self.uniform,
+            slot=self.slot,
+            written=self.written,
+            drawn=self.tokens,
+            picked=self.log_probs,
+            next=self.next,
+        )
 
 
 @runtime_checkable

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -54,6 +54,11 @@ class Side:
         """The tokens of a text, without an end."""
         return self.tokenizer.ids(prepared(text, self.tokenizer.level, self.form))
 
+    def ids_each(self, texts: Iterable[str]) -> Ragged:
+        """The tokens of each text, without ends."""
+        level = self.tokenizer.level
+        return Ragged(*self.tokenizer.ids_each(prepared(text, level, self.form) for text in texts))
+
     def count_unknown(self, ids: NDArray[np.int32]) -> int:
         """The number of tokens that were never seen in training."""
         unk = self.tokenizer.vocabulary.unk
@@ -66,16 +71,26 @@ class Side:
 
     def shown(self, ids: Sequence[int]) -> list[str]:
         """Each token as it can be shown."""
-        return [self.tokenizer.token(int(i)) for i in ids]
+        return list(map(self.tokenizer.token, map(int, ids)))
+
+    def shown_each(self, rows: Sequence[Sequence[int]]) -> list[list[str]]:
+        """The tokens of each row as they can be shown; the rows are a search's, which knows the vocabulary."""
+        shown = self.tokenizer.shown
+        return [list(map(shown.__getitem__, row)) for row in rows]
 
     def text(self, ids: Sequence[int], instead: Sequence[str | None] = ()) -> str:
         """The text of tokens; where `instead` has a text for a token, that one."""
-        if any(one is not None for one in instead):
-            blank = "" if self.tokenizer.level == "char" else " "
-            words = [self.tokenizer.token(i) if one is None else one for i, one in zip(ids, instead, strict=True)]
-            text = blank.join(words)
-        else:
-            text = self.tokenizer.decode(list(ids))
+        if not any(one is not None for one in instead):
+            return self.texts([ids])[0]
+        blank = "" if self.tokenizer.level == "char" else " "
+        words = [self.tokenizer.token(i) if one is None else one for i, one in zip(ids, instead, strict=True)]
+        return self._tidy(blank.join(words))
+
+    def texts(self, rows: Sequence[Sequence[int]]) -> list[str]:
+        """The text of each row of tokens."""
+        return [self._tidy(text) for text in self.tokenizer.decode_each(rows)]
+
+    def _tidy(self, text: str) -> str:
         text = " ".join(text.split())
         return unicodedata.normalize("NFC", text) if self.form in ("NFD", "NFKD") else text
 

@@ -15,6 +15,7 @@ POINTERS = {
     "d_weight": "float",  # (vocabulary, width)
     "blocked": "const uint8_t",  # (rows, vocabulary) or (vocabulary,): tokens that are left out; or none
     "norms": "float",  # (rows,): log Σ exp of the scores; 0 if they are normalised
+    "endings": "float",  # (rows,): the log-probability of the token `ending`, or −inf if it is left out; or none
     "values": "float",  # (rows, count): the highest log-probabilities
     "chosen": "int64_t",  # (rows, count): their tokens
 }
@@ -26,6 +27,7 @@ INTEGERS = (
     "group",  # tokens of the vocabulary that a block adds up
     "count",  # of highest scores
     "row_stride",  # of scores, where they are strided
+    "ending",
     "blocked_stride",  # 0: the same for all rows
     "normalised",  # scores are log-probabilities
     "ignored",  # the target that is not scored, or the token of padding, whose gradient is zero

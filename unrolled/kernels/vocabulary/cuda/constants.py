@@ -11,6 +11,10 @@ THREADS = WARPS * LANES
 PACKED = 8  # 16-bit scores that a thread reads at once, 16 bytes: rows of scores have a multiple of them
 PARTIAL = 3  # numbers of a row's sums
 
+GROUP = 4  # threads that find the best of their tokens together
+GROUPS = THREADS // GROUP
+MOST_FOUND = 256  # places for tokens that may be among the best
+
 COLUMNS = 64  # of the embedding's gradient in a block
 SLICES = THREADS // COLUMNS  # threads that share a column: each adds up its part of the tokens
 SCANNED = 4  # tokens of a lane before a block adds up those that it found

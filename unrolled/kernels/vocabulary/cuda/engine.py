@@ -5,16 +5,18 @@ Nothing is read back: a target out of range makes the loss NaN.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from unrolled.kernels.cuda import compiler, launch
 from unrolled.kernels.vocabulary.cuda import plan
 from unrolled.kernels.vocabulary.cuda.arguments import VocabularyArguments
-from unrolled.kernels.vocabulary.cuda.constants import PACKED
+from unrolled.kernels.vocabulary.cuda.constants import GROUPS, PACKED
 
 DEVICE = "cuda"
-MOST_PICKED = 64  # highest scores of a row: each is a round through its block
+MOST_PICKED = GROUPS  # highest scores of a row
 
 
 def ready(device: torch.device) -> bool:
@@ -65,11 +67,19 @@ def picks(scores: Tensor, count: int) -> bool:
     return known and count <= MOST_PICKED and scores.shape[0] > 0 and scores.stride(-1) == 1 and ready(scores.device)
 
 
-def top_scores(scores: Tensor, count: int, blocked: Tensor | None, normalised: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """The highest log-probabilities of each row (n, count) in float32, their tokens, and log Σ exp of the scores (n,).
+class TopScores(NamedTuple):
+    """The highest log-probabilities of each row (n, count) in float32, and their tokens."""
 
-    See `vocabulary.scores`; of normalised scores the last are zeros.
-    """
+    values: Tensor
+    tokens: Tensor
+    norms: Tensor  # (n,), log Σ exp of the scores; of normalised ones zeros
+    endings: Tensor | None  # (n,), the log-probability of one token, -inf if it is blocked
+
+
+def top_scores(
+    scores: Tensor, count: int, blocked: Tensor | None, normalised: bool, ending: int | None = None
+) -> TopScores:
+    """The best tokens of each row (see `vocabulary.scores`), and the log-probability of the token `ending`."""
     rows, vocabulary = scores.shape
     values = torch.empty(rows, count, dtype=torch.float32, device=scores.device)
     chosen = torch.empty(rows, count, dtype=torch.int64, device=scores.device)
@@ -82,5 +92,8 @@ def top_scores(scores: Tensor, count: int, blocked: Tensor | None, normalised: b
     if blocked is not None:
         blocked = blocked.contiguous()
         given.blocked, given.blocked_stride = blocked.data_ptr(), vocabulary if len(blocked) > 1 else 0
+    endings = None if ending is None else torch.empty_like(norms)
+    if ending is not None and endings is not None:
+        given.endings, given.ending = endings.data_ptr(), ending
     launch.run(plan.top_scores_program(scores.dtype), "top_scores", plan.top_scores(rows), given, scores.device)
-    return values, chosen, norms
+    return TopScores(values, chosen, norms, endings)

@@ -11,7 +11,17 @@ from unrolled.kernels.cuda import compiler
 from unrolled.kernels.cuda.compiler import Program
 from unrolled.kernels.cuda.launch import IndependentBlocks
 from unrolled.kernels.vocabulary.cuda import arguments, constants
-from unrolled.kernels.vocabulary.cuda.constants import COLUMNS, FOUND, LANES, PARTIAL, SLICES, THREADS, WARPS
+from unrolled.kernels.vocabulary.cuda.constants import (
+    COLUMNS,
+    FOUND,
+    GROUPS,
+    LANES,
+    MOST_FOUND,
+    PARTIAL,
+    SLICES,
+    THREADS,
+    WARPS,
+)
 
 NUMBERS = {torch.bfloat16: "BFloat", torch.float16: "Half"}
 WARP_WIDTH = 1024  # scores in a row up to which a warp computes it; a block computes a longer one
@@ -49,8 +59,8 @@ def top_scores_program(dtype: torch.dtype) -> Program:
 
 
 def top_scores(rows: int) -> IndependentBlocks:
-    """A block for each row."""
-    return IndependentBlocks(rows, THREADS, (4 * PARTIAL + 8) * WARPS)
+    """A block for each row: see `Shared` in top_scores.cu."""
+    return IndependentBlocks(rows, THREADS, (4 * PARTIAL + 8) * WARPS + 8 * (GROUPS + MOST_FOUND) + 16)
 
 
 EMBEDDING = Program("embedding.cu", (), sources)

@@ -1,4 +1,4 @@
-// A kernel of vocabularies for the simulator: `launch_<kernel>(arguments, blocks, shared bytes, seed)`.
+// A kernel of independent blocks for the simulator: `launch_kernel(arguments, blocks, shared bytes, seed)`.
 #include <device.cuh>
 
 #include KERNEL_SOURCE
