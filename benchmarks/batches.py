@@ -169,10 +169,12 @@ def of_loop(job: TrainingJob, folder: Path, rounds: int, *, with_network: bool) 
 class NoUpdate:
     """In place of an update: its numbers, and nothing computed."""
 
+    averages = False
+
     def __init__(self, parameters: int) -> None:
         self.norms = torch.rand(parameters)
 
-    def run(self, chunks: Any, lr: float) -> Read:
+    def run(self, chunks: Any, lr: float, step: int = 0) -> Read:
         return Read(Numbers(1.0, 100, 1.0, False, lr, False, self.norms))
 
 

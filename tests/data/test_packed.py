@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import torch
 
 from unrolled.data import Batch
-from unrolled.data.batching.packed import PackedBatch, copy_into, duplicate, packed, tensors
+from unrolled.data.batching.packed import PackedBatch, copy_into, duplicate, packed, shapes_of, tensors
 
 
 def made(seed: int = 0) -> Batch:
@@ -20,7 +23,7 @@ def made(seed: int = 0) -> Batch:
 
 
 def same(a: Batch, b: Batch) -> bool:
-    found, expected = dict(tensors(a)), dict(tensors(b))
+    found, expected = dict(tensors(a.to("cpu"))), dict(tensors(b.to("cpu")))
     assert found.keys() == expected.keys()
     return all(found[name].dtype == one.dtype and torch.equal(found[name], one) for name, one in expected.items())
 
@@ -57,8 +60,27 @@ def test_plain_batches_are_copied_tensor_by_tensor() -> None:
 
 
 def test_on_its_own_device_it_is_itself() -> None:
-    batch = packed(made(), pinned=False)
+    batch = packed(made(), pinned=False).to("cpu")
     assert batch.to("cpu") is batch
     moved = batch.to("meta")
     assert {tensor.device.type for _, tensor in tensors(moved)} == {"meta"}
     assert moved.inputs.shape == (3, 5, 2)
+
+
+def test_arrays_are_packed_and_padded_at_once() -> None:
+    given = Batch(np.array([[1, 2], [3, 0]]), np.array([1.5, 2.5]), lengths=np.array([2, 1]))
+    shapes = {"inputs": (3, 4), "targets": (3,), "lengths": (3,)}
+    found = packed(given, pinned=False, shapes=shapes)
+    assert found.inputs.tolist() == [[1, 2, 0, 0], [3, 0, 0, 0], [0, 0, 0, 0]]
+    assert found.targets.tolist() == [1.5, 2.5, 0.0]
+    assert found.lengths.tolist() == [2, 1, 1]  # a row of padding has one step
+    assert same(found, found.to("cpu"))
+
+
+def test_equal_shapes_and_kinds_are_known_as_equal() -> None:
+    one, other = (packed(made(seed), pinned=False) for seed in (0, 1))
+    assert shapes_of(one) == shapes_of(other)
+    assert hash(shapes_of(one)) == hash(shapes_of(other))
+    wide = replace(made(), lengths=torch.tensor([5, 2, 1], dtype=torch.int32))
+    assert shapes_of(packed(wide, pinned=False)) != shapes_of(one)
+    assert shapes_of(wide) != shapes_of(made()) == shapes_of(made(1))

@@ -26,6 +26,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "generate, 6,400 tokens": ("generate", {**SMALL, "train.k1": 200}),
     "generate": ("generate", {**SMALL, **FEW, "model.dropout": 0.2}),
     "generate, sgd with momentum": ("generate", {**SMALL, **FEW, "train.optimizer": "sgd", "train.momentum": 0.9}),
+    "generate, rmsprop": ("generate", {**SMALL, **FEW, "train.optimizer": "rmsprop", "train.momentum": 0.5}),
     "generate, adam, clip_value": (
         "generate",
         {**SMALL, **FEW, "train.optimizer": "adam", "train.clip_value": 1e-2},
@@ -92,7 +93,10 @@ def test_graphs_change_no_bit(case: str, tmp_path: Path) -> None:
     [
         ({"train.teacher_forcing": "linear"}, "train.teacher_forcing=linear changes from update to update"),
         ({"train.k1": 10, "train.k2": 20}, "train.k2=20 reaches back beyond train.k1=10"),
-        ({"train.optimizer": "rmsprop"}, "train.optimizer=rmsprop reads values back"),
+        (
+            {"train.optimizer": "rmsprop", "train.precision": "fp16"},
+            "train.optimizer=rmsprop reads values back in fp16",
+        ),
     ],
 )
 def test_a_reason_is_given(changes: dict[str, Any], reason: str, tmp_path: Path) -> None:
@@ -116,8 +120,9 @@ def test_a_network_that_reads_a_value_runs_without_a_graph(tmp_path: Path) -> No
     assert len(losses) == 4
 
 
-def test_a_non_finite_update_is_skipped_and_named(tmp_path: Path) -> None:
-    made = job("generate", tmp_path, SMALL)
+@pytest.mark.parametrize("optimizer", ["adamw", "rmsprop"])
+def test_a_non_finite_update_is_skipped_and_named(optimizer: str, tmp_path: Path) -> None:
+    made = job("generate", tmp_path, {**SMALL, "train.optimizer": optimizer})
     trainer = made.trainer()
     for _ in range(6):
         trainer.launch()
@@ -132,7 +137,7 @@ def test_a_non_finite_update_is_skipped_and_named(tmp_path: Path) -> None:
     assert all(torch.equal(v, before[k]) for k, v in network.named_parameters() if k != "scores.bias")
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+@pytest.mark.parametrize("optimizer", ["adamw", "rmsprop", "sgd"])
 def test_resume_is_exact(optimizer: str, tmp_path: Path) -> None:
     made = {"model.hidden_size": 32, "train.optimizer": optimizer, "train.device": "cuda", "train.eval_every": 10}
     made |= {"train.patience": 0, **FEW}

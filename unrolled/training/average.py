@@ -31,11 +31,21 @@ class Average:
         self._weights = [p for p in network.parameters() if p.requires_grad]
         self.means = [p.detach().clone() for p in self._weights]
 
+    def share(self, step: int) -> float:
+        """The share 1 − d of the weights after update number `step`."""
+        return 1 - min(self.decay, (1 + step) / (10 + step))
+
     @torch.no_grad()
     def update(self, step: int) -> None:
         """After update number `step`."""
-        decay = min(self.decay, (1 + step) / (10 + step))
-        torch._foreach_lerp_(self.means, [p.detach() for p in self._weights], 1 - decay)
+        torch._foreach_lerp_(self.means, [p.detach() for p in self._weights], self.share(step))
+
+    @torch.no_grad()
+    def move(self, share: Tensor) -> None:
+        """`update` with a share on the weights' device, so that a CUDA graph sees it change."""
+        change = torch._foreach_sub([p.detach() for p in self._weights], self.means)
+        torch._foreach_mul_(change, share)
+        torch._foreach_add_(self.means, change)
 
     @contextmanager
     def in_place(self) -> Iterator[None]:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from unrolled.data import Batch
-from unrolled.data.batching.packed import copy_into, duplicate, tensors
+from unrolled.data.batching.packed import copy_into, duplicate, shapes_of
 from unrolled.errors import UserError
 from unrolled.kernels.cuda.recording import recording
 from unrolled.training.loss import leaves, map_state
@@ -96,23 +96,34 @@ class UpdateGraphs:
         if self.reason is not None:
             return self.compute(chunks)
         entry = None if chunks[0].fresh else self.tbptt.state
-        key = (tuple((_shapes(chunk.batch), chunk.fresh) for chunk in chunks), _state_shapes(entry))
+        key = (tuple((shapes_of(chunk.batch), chunk.fresh) for chunk in chunks), _state_shapes(entry))
         found = self._recorded.get(key)
         if found is None and key in self._seen and len(self._recorded) < MOST_GRAPHS:
-            found = self._record(chunks, entry)
+            with self._aside():
+                found = self._record(chunks, entry)
             if found is not None:
                 self._recorded[key] = found
         if found is None:
             return self._rehearse(chunks, key)
         return self._replay(found, chunks, entry)
 
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
+        """A block on a stream of its own, without which nothing can be recorded. Graphs run on the current one."""
+        here = torch.cuda.current_stream(self.stream.device)
+        self.stream.wait_stream(here)
+        with torch.cuda.stream(self.stream):
+            yield
+        here.wait_stream(self.stream)
+
     def _rehearse(self, chunks: Sequence[Chunk], key: Any) -> Tensor:
         """Run an update without a graph, and note what makes the host wait."""
         if self.reason is not None or key in self._seen:
             return self.compute(chunks)
-        on_device = [replace(chunk, batch=chunk.batch.to(self.stream.device)) for chunk in chunks]
-        with _waits() as places:
-            report = self.compute(on_device)
+        with self._aside():
+            on_device = [replace(chunk, batch=chunk.batch.to(self.stream.device)) for chunk in chunks]
+            with _waits() as places:
+                report = self.compute(on_device)
         if not places:
             self._seen.add(key)
         elif self._waited:
@@ -212,10 +223,6 @@ def _waits() -> Iterator[list[str]]:
             torch.cuda.set_sync_debug_mode(before)
     for warning in others:
         warnings.warn_explicit(*warning)
-
-
-def _shapes(batch: Batch) -> Any:
-    return tuple((name, value.shape, value.dtype) for name, value in tensors(batch))
 
 
 def _state_shapes(state: Any) -> Any:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from unrolled.data import Batch
 from unrolled.errors import UserError
+from unrolled.training.average import Average
 from unrolled.training.clipping import Clipping
 from unrolled.training.graphs import Chunk, GraphChoice
 from unrolled.training.loss import Loss
@@ -146,7 +147,8 @@ class Trainer:
         self.precision = pick_precision(settings.precision, device)
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.precision == "fp16")
         parts = Parts(
-            *(network, self.tbptt, self.optimizer, self.scaler, self.clipping, settings, device, usual_tokens)
+            *(network, self.tbptt, self.optimizer, self.scaler, self.clipping, settings, device, usual_tokens),
+            average=self.average if isinstance(self.average, Average) else None,
         )
         self.source = batches
         self.updater = make_update(parts, GraphChoice(settings.graph, self._eager(None)))
@@ -240,9 +242,9 @@ class Trainer:
             self.network.train()
         lr = self.rate(progress.step)
         chunks = self._chunks()
-        outcome = self.updater.run(chunks, lr)
+        outcome = self.updater.run(chunks, lr, progress.step + 1)
         progress.step += 1
-        if self.average is not None:
+        if self.average is not None and not self.updater.averages:
             self.average.update(progress.step)
         self.pending.append(_Launched(progress.step, progress.epoch, chunks, outcome))
 
@@ -307,7 +309,7 @@ class Trainer:
         """The reason why updates on a GPU run without a CUDA graph; None: they run in one, or there is no GPU."""
         if isinstance(self.updater, DeviceUpdate):
             return self.updater.graphs.reason
-        return None if self.device.type == "cpu" else "train.optimizer=rmsprop reads values back"
+        return None if self.device.type == "cpu" else "train.optimizer=rmsprop reads values back in fp16"
 
     def _judge(self, info: StepInfo) -> StepInfo:
         progress = self.progress

@@ -16,9 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from unrolled.kernels.unattended import unattended
+from unrolled.training.average import Average
 from unrolled.training.clipping import Clipping
 from unrolled.training.graphs import Chunk, GraphChoice, UpdateGraphs
-from unrolled.training.optimizers import bind_rate, noisy_weights, updates_on_device
+from unrolled.training.optimizers import bind_rate, noisy_weights, step_unless, updates_on_device
 from unrolled.training.settings import TrainSettings
 from unrolled.training.tbptt import TruncatedBPTT
 
@@ -57,6 +58,7 @@ class Parts(NamedTuple):
     settings: TrainSettings
     device: torch.device
     usual_tokens: int | None
+    average: Average | None = None  # that follows every update
 
 
 def accumulate(parts: Parts, chunks: Sequence[Chunk]) -> tuple[Tensor, Tensor]:
@@ -77,7 +79,9 @@ def accumulate(parts: Parts, chunks: Sequence[Chunk]) -> tuple[Tensor, Tensor]:
 
 
 class HostUpdate:
-    """An update whose numbers are read before it changes a weight."""
+    """An update whose numbers are read before it changes a weight. The average of the weights is the caller's."""
+
+    averages = False
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
@@ -85,7 +89,7 @@ class HostUpdate:
     def bind(self) -> None:
         """Nothing to do after the optimiser's state was loaded: each update sets the learning rate."""
 
-    def run(self, chunks: Sequence[Chunk], lr: float) -> Read:
+    def run(self, chunks: Sequence[Chunk], lr: float, step: int) -> Read:
         parts, settings = self.parts, self.parts.settings
         parts.optimizer.zero_grad(set_to_none=True)
         found, counted = accumulate(parts, chunks)
@@ -122,13 +126,14 @@ class DeviceUpdate:
 
     def __init__(self, parts: Parts, graph: GraphChoice) -> None:
         self.parts, device = parts, parts.device
-        self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch's
+        self.averages = parts.average is not None
         self.base = torch.zeros((), device=device)  # the learning rate of the schedule
         self.rate = torch.zeros((), device=device)
+        self.share = torch.zeros((), device=device)  # of the new weights in their average
         self.failed = torch.zeros((), device=device)
-        self.graphs = UpdateGraphs(self._compute, parts.network, parts.tbptt, self.stream, graph)
-        self._lr: float | None = None  # in `base`
-        self._before = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch's
+        stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch's
+        self.graphs = UpdateGraphs(self._compute, parts.network, parts.tbptt, stream, graph)
+        self._given: dict[str, float] = {}  # in `base` and `share`
         self._reports = _Reports()
         self.bind()
 
@@ -136,20 +141,18 @@ class DeviceUpdate:
         """Let the optimiser read its learning rate from the device; to be repeated after its state was loaded."""
         bind_rate(self.parts.optimizer, self.rate)
 
-    def run(self, chunks: Sequence[Chunk], lr: float) -> Pending:
-        here = torch.cuda.current_stream(self.parts.device)
-        self._before.record(here)
-        self.stream.wait_event(self._before)
-        torch.cuda.set_stream(self.stream)  # as `with torch.cuda.stream` does, in a third of the time
-        try:
-            if lr != self._lr:
-                self.base.fill_(lr)
-                self._lr = lr
-            pending = self._reports.pending(self.graphs.run(chunks), self.stream)
-        finally:
-            torch.cuda.set_stream(here)
-        here.wait_event(pending.done)
-        return pending
+    def run(self, chunks: Sequence[Chunk], lr: float, step: int) -> Pending:
+        """Begin the update; it is update number `step`, from 1."""
+        self._give("base", lr)
+        if self.parts.average is not None:
+            self._give("share", self.parts.average.share(step))
+        return self._reports.pending(self.graphs.run(chunks), torch.cuda.current_stream(self.parts.device))
+
+    def _give(self, name: str, number: float) -> None:
+        """Write a number on the device, unless it is there already."""
+        if self._given.get(name) != number:
+            getattr(self, name).fill_(number)
+            self._given[name] = number
 
     def _compute(self, chunks: Sequence[Chunk]) -> Tensor:
         """All of the update; the report is one vector."""
@@ -162,6 +165,8 @@ class DeviceUpdate:
         parts.scaler.unscale_(parts.optimizer)
         norm, clipped, norms = parts.clipping.clip(settings.clip_norm, settings.clip_value)
         self._step(loss, norm)
+        if parts.average is not None:
+            parts.average.move(self.share)
         header = torch.stack([loss.float(), count, norm.float(), clipped.float(), self.rate, self.failed])
         return torch.cat([header, norms.float()])
 
@@ -174,10 +179,7 @@ class DeviceUpdate:
             scaler.step(optimizer)
             scaler.update()
             return
-        skip = vars(optimizer)  # as GradScaler tells torch's fused optimisers
-        skip["grad_scale"], skip["found_inf"] = None, self.failed
-        optimizer.step()
-        del skip["grad_scale"], skip["found_inf"]
+        step_unless(optimizer, self.failed, self.rate)
 
 
 class _Reports:
@@ -217,6 +219,6 @@ class Pending:
 
 def make_update(parts: Parts, graph: GraphChoice) -> HostUpdate | DeviceUpdate:
     """The way to update that the device and the optimiser allow."""
-    if updates_on_device(parts.optimizer):
+    if updates_on_device(parts.optimizer, parts.scaler):
         return DeviceUpdate(parts, graph)
     return HostUpdate(parts)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-
-import numpy as np
-import torch
-from torch import Tensor
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from unrolled.data.batching.batch import Batch
-from unrolled.data.batching.packed import packed
+from unrolled.data.batching.packed import packed, tensors
 from unrolled.data.batching.prefetch import IndexedBatches, Prefetcher
 
 LEAST_STEP = 2  # sizes are multiples of it
@@ -44,54 +40,41 @@ class Padding:
 
     def __call__(self, batch: Batch) -> Batch:
         """The batch with more padding."""
-        more, fields = dict(batch.more), {}
+        return packed(batch, pinned=False, shapes=self.shapes(batch)).to("cpu")
+
+    def shapes(self, batch: Batch) -> dict[str, tuple[int, ...]]:
+        """The padded shapes of a batch's tensors, by the names of `tensors`."""
+        found = {name: tuple(value.shape) for name, value in tensors(batch)}
         if batch.lengths is not None:
-            steps = rounded(batch.inputs.shape[1])
-            fields["inputs"] = _longer(batch.inputs, steps)
-            if "targets" in self.timed:
-                fields["targets"] = _longer(batch.targets, steps)
-            more |= {name: _longer(more[name], steps) for name in self.timed if name in more}
+            _lengthen(found, ("inputs", *map(_name, self.timed)))
         if self.targets is not None:
-            length = rounded(batch.targets.shape[1])
-            fields["targets"] = _longer(batch.targets, length)
-            more |= {name: _longer(more[name], length) for name in self.targets if name in more}
-        if self.words and "spellings" in more:
-            spellings = more["spellings"]
-            count, longest = rounded(len(spellings)), rounded(spellings.shape[1])
-            more["spellings"] = _more_rows(_longer(spellings, longest), count)
-            more["spelling_lengths"] = _more_rows(more["spelling_lengths"], count, 1)
-        more |= {name: _more_rows(more[name], rounded(len(more[name]))) for name in self.ends if name in more}
-        padded = replace(batch, **fields, more=more)
-        return _with_rows(padded, rounded(len(batch.inputs), ROW_PARTS)) if self.rows else padded
+            _lengthen(found, ("targets", *map(_name, self.targets)))
+        if self.words and "more.spellings" in found:
+            _lengthen(found, ("more.spellings",))
+            for name in ("more.spellings", "more.spelling_lengths"):
+                found[name] = (rounded(found[name][0]), *found[name][1:])
+        for name in map(_name, self.ends):
+            if name in found:
+                found[name] = (rounded(found[name][0]),)
+        if self.rows:
+            assert batch.lengths is not None
+            rows = rounded(len(batch.inputs), ROW_PARTS)
+            found = {name: (max(rows, shape[0]), *shape[1:]) for name, shape in found.items()}
+        return found
 
 
-def _with_rows(batch: Batch, rows: int) -> Batch:
-    """More rows: one step of padding each, and no target."""
-    assert batch.lengths is not None
-    more = {name: _more_rows(value, rows) for name, value in batch.more.items()}
-    return replace(
-        batch,
-        inputs=_more_rows(batch.inputs, rows),
-        targets=_more_rows(batch.targets, rows),
-        lengths=_more_rows(batch.lengths, rows, 1),
-        more=more,
-    )
+def _name(field: str) -> str:
+    """An entry of `timed`, `targets` or `ends` as `tensors` names it."""
+    return field if field == "targets" else f"more.{field}"
 
 
-def _longer(x: Tensor, steps: int) -> Tensor:
-    if steps <= x.shape[1]:
-        return x
-    longer = np.zeros((x.shape[0], steps, *x.shape[2:]), dtype=(array := x.numpy()).dtype)
-    longer[:, : x.shape[1]] = array
-    return torch.from_numpy(longer)
-
-
-def _more_rows(x: Tensor, rows: int, value: int = 0) -> Tensor:
-    if rows <= len(x):
-        return x
-    more = np.full((rows, *x.shape[1:]), value, dtype=(array := x.numpy()).dtype)
-    more[: len(array)] = array
-    return torch.from_numpy(more)
+def _lengthen(shapes: dict[str, tuple[int, ...]], names: Sequence[str]) -> None:
+    """Round the steps of some tensors up; the first of them has as many as the others."""
+    steps = rounded(shapes[names[0]][1])
+    for name in names:
+        if name in shapes and steps > shapes[name][1]:
+            rows, _, *rest = shapes[name]
+            shapes[name] = (rows, steps, *rest)
 
 
 class Prepared:
@@ -119,7 +102,7 @@ def ahead_of_gpu(batches: IndexedBatches, padding: Padding | None) -> IndexedBat
     """
 
     def prepare(batch: Batch) -> Batch:
-        return packed(batch if padding is None else padding(batch), pinned=True)
+        return packed(batch, pinned=True, shapes=None if padding is None else padding.shapes(batch))
 
     if isinstance(batches, Prefetcher):
         return Prefetcher(Prepared(batches.batches, prepare), threads=GPU_THREADS)

@@ -42,6 +42,7 @@ class WordTable:
 
     A batch has the ids (B, T) and in `more`, for `WordInput`, the letters of its distinct words: `spellings` (U, C) in
     the order in which the words come, `spelling_lengths` (U,), and `spelt` (B, T), the number of each word among them.
+    Without `letters` it has the ids alone.
 
     >>> words = Words.train([["the", "cat"]])
     >>> batch = WordTable(words, [["the", "cat"], ["A", "the"]]).batch(np.array([1, 0]))
@@ -49,7 +50,7 @@ class WordTable:
     ([[0, 2], [2, 1]], [[0, 1], [1, 2]], [1, 3, 3])
     """
 
-    def __init__(self, words: Words, sentences: Sequence[Sequence[str]]) -> None:
+    def __init__(self, words: Words, sentences: Sequence[Sequence[str]], letters: bool = True) -> None:
         numbers: dict[str, int] = {}
         number_of = numbers.setdefault
         kinds = np.fromiter(
@@ -58,7 +59,7 @@ class WordTable:
         self._kinds = Ragged(kinds, [len(sentence) for sentence in sentences])  # numbers of distinct words
         ids = words.ids(numbers) if numbers else np.zeros(1, dtype=np.int32)
         self._ids = ids.astype(np.int64)  # of distinct words
-        self._spellings = Ragged.of(words.spelling(word) for word in numbers)
+        self._spellings = Ragged.of(words.spelling(word) for word in numbers) if letters else None
         self.lengths = self._kinds.lengths
 
     def batch(self, rows: Rows | None = None, targets: NDArray[Any] = NOTHING) -> Batch:
@@ -66,6 +67,8 @@ class WordTable:
         lengths = self.lengths[rows]
         kinds = self._kinds.padded(rows)  # (B, T)
         real = np.arange(kinds.shape[1]) < lengths[:, None]
+        if self._spellings is None:
+            return Batch(self._ids[kinds] * real, targets, lengths=lengths)
         numbers, distinct = numbered(kinds[real], len(self._ids))
         spelt = np.zeros(kinds.shape, dtype=np.int64)
         spelt[real] = numbers

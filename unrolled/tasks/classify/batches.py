@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from unrolled.tasks.classify.assets import ClassifyAssets
 from unrolled.tasks.shared.reader import Reader
 from unrolled.text import split_words
 from unrolled.text.ngrams import pair_ngram, word_ngrams
+
+if TYPE_CHECKING:
+    from unrolled.models.classifier import ClassifierSettings
 
 
 class NgramTable:
@@ -63,10 +66,13 @@ class NgramTable:
 
 
 def input_batches(
-    reader: Reader, inputs: Sequence[Any], steps: Sequence[Any], buckets: int
+    reader: Reader, inputs: Sequence[Any], steps: Sequence[Any], settings: ClassifierSettings
 ) -> Callable[[Rows, NDArray[Any]], Batch]:
-    """A function that makes a batch of the inputs of some numbers, with their targets; `steps` are the reader's."""
-    table, ngrams = reader.table(steps), None
+    """A function that makes a batch of the inputs of some numbers, with their targets; `steps` are the reader's.
+
+    `settings` are the network's: it may read neither letters nor n-grams.
+    """
+    table, ngrams, buckets = reader.table(steps, settings.letter_hidden > 0), None, settings.ngrams
     if buckets and inputs and isinstance(inputs[0], str):
         words = steps if reader.words is not None else [split_words(text) for text in inputs]
         ngrams = NgramTable(words, buckets)

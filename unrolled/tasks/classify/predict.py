@@ -49,7 +49,7 @@ def unlabelled(model: Model, inputs: list[Any]) -> RowBuckets:
     """Batches of inputs without labels, as NumPy's arrays."""
     reader: Reader = model.assets.reader
     steps = [reader.steps(one) for one in inputs]
-    gather = input_batches(reader, inputs, steps, config_of(model).model.ngrams)
+    gather = input_batches(reader, inputs, steps, config_of(model).model)
     lengths = [len(one) for one in steps]
     return RowBuckets(inputs, lengths, lambda rows: gather(rows, NOTHING), batch_size=AT_ONCE)
 

@@ -158,7 +158,7 @@ class Classify(Task):
         balanced = training and config.train.class_weights == "balanced"
         encoded = assets.encoded(examples)
         steps = [one.steps for one in encoded]
-        inputs = input_batches(assets.reader, [one.input for one in examples], steps, config.model.ngrams)
+        inputs = input_batches(assets.reader, [one.input for one in examples], steps, config.model)
         labels = targets_of(assets, examples, config.data.multi_label)
 
         def gather(rows: Rows) -> Batch:

@@ -133,10 +133,10 @@ class Reader:
             return split_words(one)
         return self.tokenizer.ids(one) if self.tokenizer is not None else one
 
-    def table(self, inputs: Sequence[Any]) -> SequenceTable:
-        """Inputs, each in steps, as the numbers that batches are made of."""
+    def table(self, inputs: Sequence[Any], letters: bool = True) -> SequenceTable:
+        """Inputs, each in steps, as the numbers that batches are made of; those of words may do without `letters`."""
         if self.words is not None:
-            return WordTable(self.words, inputs)
+            return WordTable(self.words, inputs, letters)
         return TokenTable(inputs) if self.tokenizer is not None else FrameSequences(inputs, self.frames)
 
     def tokens(self, one: Any) -> list[str]:

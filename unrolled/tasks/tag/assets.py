@@ -49,13 +49,16 @@ class TagAssets:
         """The same as NumPy's arrays."""
         return self.table(examples)(np.arange(len(examples)))
 
-    def table(self, examples: Sequence[Tagged]) -> Callable[[Rows], Batch]:
-        """A function that makes a batch of the sequences of some numbers; words and tags are looked up once, here."""
+    def table(self, examples: Sequence[Tagged], letters: bool = True) -> Callable[[Rows], Batch]:
+        """A function that makes a batch of the sequences of some numbers; words and tags are looked up once, here.
+
+        A network without a speller needs no `letters`.
+        """
         inputs: SequenceTable
         if self.words is None:
             inputs = FrameSequences([one.frames for one in examples if isinstance(one, TaggedFrames)], self.frames)
         else:
-            inputs = WordTable(self.words, [one.words for one in examples if isinstance(one, Sentence)])
+            inputs = WordTable(self.words, [one.words for one in examples if isinstance(one, Sentence)], letters)
         targets = Ragged.of([0] * len(one) if one.tags is None else self.targets(one.tags) for one in examples)
         features = self._features(examples)
 

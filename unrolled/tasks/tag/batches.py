@@ -21,8 +21,10 @@ def unlabelled(assets: TagAssets, examples: Sequence[Tagged]) -> RowBuckets:
     return RowBuckets(examples, [len(one) for one in examples], assets.table(examples), batch_size=AT_ONCE)
 
 
-def tag_batches(assets: TagAssets, examples: Sequence[Tagged], training: TrainSettings | None = None) -> RowBuckets:
+def tag_batches(
+    assets: TagAssets, examples: Sequence[Tagged], training: TrainSettings | None = None, letters: bool = True
+) -> RowBuckets:
     """Sequences of similar lengths as tensors; shuffled in training."""
     lengths = [len(one) for one in examples]
     size, seed = (AT_ONCE, None) if training is None else (training.batch_size, training.seed)
-    return RowBuckets(examples, lengths, in_tensors(assets.table(examples)), batch_size=size, seed=seed)
+    return RowBuckets(examples, lengths, in_tensors(assets.table(examples, letters)), batch_size=size, seed=seed)

@@ -145,7 +145,7 @@ class Tag(Task):
     def batches(
         self, config: TagConfig, assets: TagAssets, examples: Sequence[Tagged], *, training: bool
     ) -> RowBuckets:
-        return tag_batches(assets, examples, config.train if training else None)
+        return tag_batches(assets, examples, config.train if training else None, config.model.letter_hidden > 0)
 
     def loss(self, network: nn.Module, batch: Batch, state: Any, training: Training | None = None) -> Loss:
         assert isinstance(network, Tagger)
