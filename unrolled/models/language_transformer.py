@@ -209,7 +209,7 @@ class SteadyLM:
         network = self.network
         x = network._vectors(tokens[:, None], position, None)[:, 0]
         output, after, _ = network.encoder.fixed_step(x, FixedState(position, ancestors, shared.value))
-        ids = ids.scatter(1, position[:, None], tokens[:, None])
+        ids.scatter_(1, position[:, None], tokens[:, None])
         scores = network.scores(output).float().log_softmax(-1)
         return TokenStep(scores, (after.position, after.ancestors, ids, shared))
 

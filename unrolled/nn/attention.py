@@ -174,9 +174,12 @@ class MultiHeadAttention(nn.Module):
         positions, the one before it all but the last, and so on: the same for a whole sequence and for one that
         continues cached keys.
         """
-        return self.attend(
-            split_heads(linear(query, *self._projection(0)), self.num_heads), keys, values, mask, causal, full=full
-        )
+        query = split_heads(self.project_query(query), self.num_heads)
+        return self.attend(query, keys, values, mask, causal, full=full)
+
+    def project_query(self, x: Tensor) -> Tensor:
+        """x (…, E) → the queries of all heads, (…, E)."""
+        return linear(x, *self._projection(0))
 
     def project_all(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """x (B, T, E) → queries, keys and values, (B, N, T, d) each, for self-attention."""

@@ -15,7 +15,8 @@ from unrolled.errors import UserError
 from unrolled.nn.attention import MultiHeadAttention
 from unrolled.nn.checks import check_probability, check_sizes
 from unrolled.nn.linear import Linear
-from unrolled.nn.transformer_cache import FixedKeys, FixedState, Kept, entered
+from unrolled.nn.transformer_cache import FixedKeys, FixedState, Kept, entered, visible_steps
+from unrolled.nn.transformer_step import has_kernels, quick_step
 
 
 class _Pass(NamedTuple):
@@ -220,8 +221,11 @@ class _Stack(nn.Module):
 
         The weights, if `visible`, are the mean over the last layer's heads.
         """
-        x, cross = x[:, None], None
-        state, mask = entered(state)
+        state = entered(state)
+        if not visible and has_kernels(x, state, self._each(), self.norm):
+            output = quick_step(x, state, self._each(), self.norm)
+            return output, state._replace(position=state.position + 1), None
+        x, cross, mask = x[:, None], None, visible_steps(state)
         for depth, layer in enumerate(self._each()):
             memory = state.memory[depth] if state.memory else None
             past = FixedKeys(*state.kept[depth], state.position, mask)

@@ -51,10 +51,15 @@ class FixedKeys(NamedTuple):
         return x.reshape(batch, width, heads, size).transpose(1, 2)
 
 
-def entered(state: FixedState) -> tuple[FixedState, Tensor]:
-    """The state in which each hypothesis has the next step as its own, and the mask of steps that each sees."""
+def entered(state: FixedState) -> FixedState:
+    """The state in which each hypothesis has the next step as its own."""
+    batch, _, width, _, _ = state.kept[0][0].shape
+    own = torch.arange(width, device=state.position.device).repeat(batch)
+    return state._replace(ancestors=state.ancestors.scatter(1, state.position[:, None], own[:, None]))
+
+
+def visible_steps(state: FixedState) -> Tensor:
+    """The mask (B, W, W·L) of steps that each hypothesis sees."""
     batch, _, width, length, _ = state.kept[0][0].shape
     own = torch.arange(width, device=state.position.device)
-    ancestors = state.ancestors.scatter(1, state.position[:, None], own.repeat(batch)[:, None])
-    mask = ancestors.view(batch, width, 1, length) == own[:, None]
-    return state._replace(ancestors=ancestors), mask.flatten(2)
+    return (state.ancestors.view(batch, width, 1, length) == own[:, None]).flatten(2)

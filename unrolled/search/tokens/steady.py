@@ -135,8 +135,11 @@ class StateBuffers:
         """Go on with the state of a step, of which `rows` are taken; what is shared stays."""
         own, _ = leaves_of(state)
         held = {kept.untyped_storage().data_ptr() for kept in self.own}
-        own = [new.clone() if new.untyped_storage().data_ptr() in held else new for new in own]  # not overwritten yet
-        for kept, new in zip(self.own, own, strict=True):
+        pairs = [(kept, new) for kept, new in zip(self.own, own, strict=True) if rows is not None or new is not kept]
+        pairs = [  # not overwritten yet
+            (kept, new.clone() if new.untyped_storage().data_ptr() in held else new) for kept, new in pairs
+        ]
+        for kept, new in pairs:
             if rows is None:
                 kept.copy_(new)
             elif new.dtype == kept.dtype:

@@ -1,0 +1,1 @@
+"""Steps of Transformer blocks: attention to keys at fixed places, and sums with their layer norm."""
