@@ -60,6 +60,12 @@ def test_equals_reference(cell: str, luong: bool, score: str, dtype: torch.dtype
     check({**WIDE, "cell": cell, "luong": luong, "score": score, "dtype": dtype, "dropout": True})
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("cell", "score"), list(product(GATED, ("additive", "projected"))))
+def test_a_gate_on_the_context(cell: str, score: str, dtype: torch.dtype) -> None:
+    check({**WIDE, "cell": cell, "score": score, "dtype": dtype, "dropout": True, "gate": True})
+
+
 @pytest.mark.parametrize("mask", [None, "one", "holes"])
 @pytest.mark.parametrize("luong", [False, True])
 def test_masks_and_odd_sizes(luong: bool, mask: str | None) -> None:
@@ -88,7 +94,7 @@ def test_ten_repeats_are_bit_identical(luong: bool, cell: str) -> None:
         assert all(torch.equal(first[name], again[name]) for name in first)
 
 
-@pytest.mark.parametrize("form", ["bahdanau", "luong"])
+@pytest.mark.parametrize("form", ["bahdanau", "luong", "xu"])
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_a_decoder_in_a_cuda_graph(cell: str, form: str) -> None:
     """Under autocast, from the module's call to its parameters' gradients; `auto` takes the engine."""

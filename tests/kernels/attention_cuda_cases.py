@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unrolled.cells import BahdanauCell, BuiltIn, GRUCell, LSTMCell, LuongCell, RNNCell, Score
+from unrolled.cells import BahdanauCell, BuiltIn, GRUCell, LSTMCell, LuongCell, RNNCell, Score, VisualCell
 from unrolled.kernels.attention import reference
 from unrolled.kernels.attention.scan import Attended, AttentionJob, checked_job
 
@@ -69,6 +69,9 @@ def _attending(case: Case, drawn: Drawn, wide: int) -> Any:
         score = replace(score, vector=drawn.normal(keys, scale=keys**-0.5))
     feed = _feed_size(case)
     weight_feed = drawn.normal(wide, feed, scale=0.5 / feed**0.5)
+    if not case["luong"] and case.get("gate") and score.weight_query is not None:
+        gate = drawn.normal(1, hidden, scale=2 / hidden**0.5)
+        return VisualCell(cell, score, weight_feed, gate, drawn.normal(1, scale=1.0))
     if not case["luong"]:
         return BahdanauCell(cell, score, weight_feed)
     mix = drawn.normal(feed, values + hidden, scale=1 / (values + hidden) ** 0.5)

@@ -61,6 +61,12 @@ class TestCompiles:
         program = programs.look(dtype, luong, additive, projected)
         assert self.report(program, architecture) == [("0", "0")] * (2 + additive)
 
+    @pytest.mark.parametrize("additive", [False, True])
+    def test_a_gate(self, additive: bool) -> None:
+        dtype, architecture = TARGETS[additive]
+        program = programs.look(dtype, False, additive, True, gated=True)
+        assert self.report(program, architecture) == [("0", "0")] * (2 + additive)
+
 
 def test_arguments_have_one_layout() -> None:
     assert ctypes.sizeof(DecoderArguments) == 8 * (len(POINTERS) + len(INTEGERS) + 1)
@@ -130,6 +136,11 @@ class TestSimulated:
     def test_equals_reference(self, case: Case) -> None:
         check(case)
 
+    @pytest.mark.parametrize("score", ["additive", "projected"])
+    @pytest.mark.parametrize("cell", ["lstm", "gru_before"])
+    def test_a_gate_on_the_context(self, cell: str, score: str) -> None:
+        check({**PLAIN, "cell": cell, "score": score, "gate": True, "mask": "holes", "lengths": True, "dropout": True})
+
     @pytest.mark.parametrize("luong", [False, True])
     def test_widths_that_exceed_a_block(self, luong: bool) -> None:
         """More columns than one warp, and than all threads, read at once."""
@@ -171,7 +182,8 @@ class TestSimulated:
     def test_the_operator_is_what_it_says_it_is(self, cell: str, luong: bool) -> None:
         """Its schema, what torch.compile is told of its results, and its derivative."""
         torch.use_deterministic_algorithms(False)
-        case = {**PLAIN, "cell": cell, "luong": luong, "steps": 2, "score": "dot" if luong else "additive"}
+        case = {**PLAIN, "cell": cell, "luong": luong, "steps": 2, "gate": not luong}
+        case["score"] = "dot" if luong else "additive"
         inputs = engine.operator_inputs(cast(make(case), torch.float16)[0], torch.float16)
         tests = ("test_schema", "test_faketensor", "test_autograd_registration")
         torch.library.opcheck(ops.attention, (True, *inputs.tensors, *inputs.settings), test_utils=tests)
@@ -180,7 +192,7 @@ class TestSimulated:
     def test_second_derivatives_are_the_references(self, luong: bool) -> None:
         found = []
         for run, dtype in ((engine.run, torch.float16), (reference.run, torch.float64)):
-            job, leaves = cast(make({**PLAIN, "steps": 2, "luong": luong}), dtype)
+            job, leaves = cast(make({**PLAIN, "steps": 2, "luong": luong, "gate": not luong}), dtype)
             output = run(job).output.double()
             first = torch.autograd.grad(output.pow(2).sum(), list(leaves.values()), create_graph=True)
             second = torch.autograd.grad([g.double().sum() for g in first], list(leaves.values()))
@@ -227,6 +239,13 @@ class TestChoice:
         assert "usual activations only" in self.refusal(with_cell(activation=torch.relu))
         several = replace(job, cell=replace(job.cell, score=replace(score, heads=2)))
         assert self.refusal(several) == "it has scores of one head, without an output projection"
+        gated: Any = make({**PLAIN, "gate": True}).cell
+        hard: Any = replace(gated, hard=True)
+        assert self.refusal(replace(job, cell=hard)) == "it draws no positions"
+        without: Any = replace(gated, score=replace(score, weight_query=None))
+        assert self.refusal(replace(job, cell=without)) == (
+            "its gate is part of the query's product, and this score has none"
+        )
         drawn = torch.ones(3, 3, 8, requires_grad=True)
         assert self.refusal(replace(job, feed_mask=drawn)) == "it has no gradient for masks"
         assert self.refusal(replace(job, gates_x=job.gates_x[:0], keys=job.keys[:0])) == "the batch is empty"

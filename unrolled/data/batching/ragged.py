@@ -42,6 +42,11 @@ class Ragged:
         """The numbers of all sequences."""
         return np.arange(len(self))
 
+    def row(self, number: int) -> NDArray[np.integer[Any]]:
+        """One sequence."""
+        first = self._starts[number]
+        return self._values[first : first + self.lengths[number]]
+
     def padded(self, rows: Rows, extra: int = 0) -> NDArray[np.int64]:
         """Some sequences side by side with zeros after them, (B, longest + extra, …); at least one step wide."""
         lengths = self.lengths[rows]

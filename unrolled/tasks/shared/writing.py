@@ -301,7 +301,7 @@ def best_answers(answers: Sequence[One], options: WritingOptions) -> One:
             by_text.setdefault(one.text, one)
         answers = list(by_text.values())[: options.n_best]
     best, *rest = answers
-    return replace(best, others=tuple(rest))
+    return replace(best, others=tuple(rest)) if rest else best
 
 
 def length_divisor(options: WritingOptions, tokens: int) -> float:
@@ -319,6 +319,15 @@ def text_of(target: Side, spelt: Spelt, options: WritingOptions, instead: Sequen
     if respelt is None:
         return target.text(tokens, instead)
     return unicodedata.normalize("NFC", " ".join(respelt.split())) if target.form else " ".join(respelt.split())
+
+
+def texts_of(
+    target: Side, several: Sequence[Spelt], options: WritingOptions, instead: Sequence[Sequence[str | None]]
+) -> list[str]:
+    """`text_of` each of several outputs."""
+    if options.lexicon is None and not any(instead):
+        return target.texts([one.hypothesis.tokens for one in several])
+    return [text_of(target, one, options, others) for one, others in zip(several, instead, strict=True)]
 
 
 def prefix_ids(target: Side, text: str | None) -> list[int]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.data import Batch, RowBuckets
-from unrolled.data.batching.ragged import Ragged, Rows
+from unrolled.data.batching.ragged import Rows
 from unrolled.errors import UserError
 from unrolled.search import BeamResult, WrittenWord
 from unrolled.search.arrays import Array, arrays_of
@@ -23,7 +24,7 @@ from unrolled.tasks.shared.writing import (
     for_rescoring,
     readings_of,
     rescored_texts,
-    text_of,
+    texts_of,
     written,
 )
 from unrolled.tasks.translate.assets import TranslateAssets
@@ -73,23 +74,30 @@ def translate(model: Model, texts: Sequence[str], options: WritingOptions) -> li
     wanted = attends and (options.attention or unknown == "replace")
     if unknown == "replace" and not attends:
         raise UserError("Unknown words are replaced by attention, and this model has none.", "Use unknown=forbid.")
-    ids = [assets.source.ids(text) for text in texts]
-    answers: list[Translation | None] = [None if len(one) else _nothing() for one in ids]
-    rows = [i for i, answer in enumerate(answers) if answer is None]
-    sources = Ragged.of(ids[i] for i in rows)
+    sources = assets.source.ids_each(texts)
+    answers: list[Translation | None] = [None] * len(texts)
+    rows = np.flatnonzero(sources.lengths)
 
     def gather(some: Rows) -> Batch:
-        return source_arrays(assets, sources, some)
+        return source_arrays(assets, sources, rows[some])
 
     room = max(1, tokens_at_once(model.device) // options.side_by_side)
-    batches = RowBuckets(rows, sources.lengths + 1, gather, batch_size=1, batch_tokens=room)
+    batches = RowBuckets(rows, sources.lengths[rows] + 1, gather, batch_size=1, batch_tokens=room)
     with model.answering(options.precision):
         for index in range(len(batches)):
-            places = [rows[place] for place in batches.rows(index)]
-            found = _found(model, model.placed(batches[index]), options, places, unknown == "forbid", wanted)
-            for i, one in zip(places, found, strict=True):
-                answers[i] = answer_of(assets, texts[i], ids[i], one, unknown == "replace", options)
-    return [answer for answer in answers if answer is not None]
+            places = rows[batches.rows(index)].tolist()
+            found = _found(model, batches[index], options, places, unknown == "forbid", wanted)
+            some = answers_of(
+                assets,
+                [texts[place] for place in places],
+                [sources.row(place).tolist() for place in places],
+                found,
+                unknown == "replace",
+                options,
+            )
+            for place, answer in zip(places, some, strict=True):
+                answers[place] = answer
+    return [_nothing() if answer is None else answer for answer in answers]
 
 
 def _found(
@@ -97,12 +105,13 @@ def _found(
 ) -> list[BeamResult]:
     assert batch.lengths is not None
     network: Any = model.network
+    most = [options.max_tokens or model.assets.most_tokens(length) for length in batch.lengths.tolist()]
     return written(
         network,
-        network.encode(batch),
+        network.encode(model.placed(batch)),
         model.assets.target,
         options,
-        most=[options.max_tokens or model.assets.most_tokens(length) for length in batch.lengths.tolist()],
+        most=most,
         places=places,
         forbid_unknown=forbid_unknown,
         attention=attention,
@@ -113,50 +122,72 @@ def _nothing() -> Translation:
     return Translation("", 0.0, 0.0, True, [], [])
 
 
-def answer_of(
+def answers_of(
     assets: TranslateAssets,
-    source: str,
-    ids: NDArray[np.int32],
-    found: BeamResult,
+    texts: Sequence[str],
+    sources: Sequence[list[int]],
+    found: Sequence[BeamResult],
     replacing: bool,
     options: WritingOptions,
-) -> Translation:
-    """The hypotheses of a search as texts; `replacing` puts the source word with the most attention for <unk>."""
-    return best_answers(
-        [_one(assets, source, ids, one, replacing, options) for one in readings_of(found, options)], options
-    )
+) -> list[Translation]:
+    """The hypotheses of a search as texts, for sources and their tokens.
 
-
-def _one(
-    assets: TranslateAssets,
-    source: str,
-    ids: NDArray[np.int32],
-    spelt: Spelt,
-    replacing: bool,
-    options: WritingOptions,
-) -> Translation:
-    hypothesis = spelt.hypothesis
-    looked = (
-        None if hypothesis.attention is None else _to_tokens(hypothesis.attention, len(hypothesis.tokens), len(ids))
+    `replacing` puts the source word with the most attention for <unk>.
+    """
+    spelt = [readings_of(one, options) for one in found]
+    several = [
+        _Looked(one, _looked(one, len(ids))) for some, ids in zip(spelt, sources, strict=True) for one in some
+    ]  # of all sources
+    counts = [len(some) for some in spelt]
+    instead: list[list[str | None]] = [[]] * len(several)
+    if replacing:
+        of_each = (text for text, count in zip(texts, counts, strict=True) for _ in range(count))
+        instead = [_instead(assets, text, one) for text, one in zip(of_each, several, strict=True)]
+    written = zip(
+        several,
+        texts_of(assets.target, [one.spelt for one in several], options, instead),
+        assets.target.shown_each([one.spelt.hypothesis.tokens for one in several]),
+        strict=True,
     )
-    instead: list[str | None] = []
-    unk = assets.target.tokenizer.vocabulary.unk
-    if replacing and looked is not None and unk is not None and unk in hypothesis.tokens:
-        words = _words(assets, source)
-        instead = [
-            words[int(row.argmax())] if token == unk else None
-            for token, row in zip(hypothesis.tokens, looked, strict=True)
+    answers = []
+    for source_tokens, count in zip(assets.source.shown_each(sources), counts, strict=True):
+        made = [
+            Translation(
+                text,
+                (hypothesis := one.spelt.hypothesis).score,
+                hypothesis.log_prob,
+                hypothesis.ended,
+                source_tokens,
+                target_tokens,
+                one.attention if options.attention else None,
+                words=one.spelt.words,
+            )
+            for one, text, target_tokens in islice(written, count)
         ]
-    return Translation(
-        text_of(assets.target, spelt, options, instead),
-        hypothesis.score,
-        hypothesis.log_prob,
-        hypothesis.ended,
-        assets.source.shown(ids.tolist()),
-        assets.target.shown(hypothesis.tokens),
-        looked if options.attention else None,
-        words=spelt.words,
-    )
+        answers.append(best_answers(made, options))
+    return answers
+
+
+class _Looked(NamedTuple):
+    """A reading of a hypothesis, and its attention, if it was kept."""
+
+    spelt: Spelt
+    attention: NDArray[np.float32] | None  # (target tokens, source tokens)
+
+
+def _looked(spelt: Spelt, sources: int) -> NDArray[np.float32] | None:
+    hypothesis = spelt.hypothesis
+    return None if hypothesis.attention is None else _to_tokens(hypothesis.attention, len(hypothesis.tokens), sources)
+
+
+def _instead(assets: TranslateAssets, source: str, one: _Looked) -> list[str | None]:
+    """For each unknown token the source word with the most attention."""
+    tokens, unk = one.spelt.hypothesis.tokens, assets.target.tokenizer.vocabulary.unk
+    if one.attention is None or unk is None or unk not in tokens:
+        return []
+    words = _words(assets, source)
+    rows = zip(tokens, one.attention, strict=True)
+    return [words[int(row.argmax())] if token == unk else None for token, row in rows]
 
 
 def _to_tokens(attention: Array, targets: int, sources: int) -> NDArray[np.float32]:

@@ -7,7 +7,8 @@ import ctypes
 from unrolled.kernels.cuda.structures import arguments_header, members
 
 # name → type of the numbers; all are contiguous. B rows, T steps, S positions; H units, G gates, P blocks of the step's
-# product, F numbers fed to the cell, A of a key, C of a value. Sequences of the caller are (B, T, ·), ours (T, B, ·).
+# product, F numbers fed to the cell, A of a key, C of a value, Q of a product of W_q. Sequences of the caller are
+# (B, T, ·), ours (T, B, ·).
 POINTERS = {
     "gates_x": "const uint16_t",  # (B, T, G·H)
     "keys": "const uint16_t",  # (B, S, A)
@@ -27,7 +28,7 @@ POINTERS = {
     "products": "const float",  # (B, P·H), of the step's entering row and [U | W_feed]
     "second_products": "const float",  # (B, H): U_n (r∘h) of a GRU that resets before its product
     "mixed_products": "const float",  # (B, F): W_c [c; h]
-    "queries": "const float",  # (T, B, A): W_q h
+    "queries": "const float",  # (T, B, Q): W_q h, and with a gate w_β·h after it
     "reset_h": "uint16_t",  # (T, B, H): r∘h
     "mixing": "uint16_t",  # (T, B, C + H): [c; h]
     "saved": "uint16_t",  # (T, B, saved, H): gates for the backward pass
@@ -49,13 +50,13 @@ POINTERS = {
     "d_reset_h": "const float",  # (B, H)
     "d_gates": "uint16_t",  # (T, B, P·H)
     "d_mixed": "uint16_t",  # (T, B, F), before the tanh
-    "d_queries": "uint16_t",  # (T, B, A)
+    "d_queries": "uint16_t",  # (T, B, Q)
     "d_contexts": "float",  # (T, B, C)
     "d_scores": "float",  # (T, B, S)
     "d_keys": "float",  # (B, S, A)
     "d_vectors": "float",  # (blocks, A), which add up to the gradient of the vector
 }
-INTEGERS = ("step", "steps", "batch", "positions", "hidden", "feed", "key_size", "value_size")
+INTEGERS = ("step", "steps", "batch", "positions", "hidden", "feed", "key_size", "value_size", "query_size")
 
 
 class DecoderArguments(ctypes.Structure):

@@ -45,8 +45,10 @@ def refuses(job: AttentionJob) -> str | None:
 def refuses_decoder(job: AttentionJob) -> str | None:
     """The reason why no GPU can run the job, or None."""
     cell, score = job.cell.cell, job.cell.score
-    if isinstance(job.cell, VisualCell):
-        return "it has no gate on the context"
+    if isinstance(job.cell, VisualCell) and job.cell.hard:
+        return "it draws no positions"
+    if isinstance(job.cell, VisualCell) and score.weight_query is None:
+        return "its gate is part of the query's product, and this score has none"
     if type(cell) not in (RNNCell, LSTMCell, GRUCell):
         return f"it has no cell {type(cell).__name__}"
     assert isinstance(cell, BuiltIn)
@@ -107,6 +109,7 @@ def _inputs(job: AttentionJob) -> DecoderTensors:
     cell, score = job.cell.cell, job.cell.score
     assert isinstance(cell, BuiltIn)
     luong = job.cell if isinstance(job.cell, LuongCell) else None
+    gated = job.cell if isinstance(job.cell, VisualCell) else None
     return DecoderTensors(
         gates_x=job.gates_x,
         weight_hh=cell.weight_hh,
@@ -121,6 +124,8 @@ def _inputs(job: AttentionJob) -> DecoderTensors:
         vector=score.vector,
         weight_mix=luong.weight_mix if luong else None,
         bias_mix=luong.bias_mix if luong else None,
+        weight_gate=gated.weight_gate if gated else None,
+        bias_gate=gated.bias_gate if gated else None,
         c_0=job.state[1] if isinstance(cell, LSTMCell) else None,
         fed_0=job.state[-1] if luong else None,
         mask=job.mask,

@@ -3,7 +3,8 @@
 //     additive  e_s = vᵀ tanh(q + k_s)        dot  e_s = scale·qᵀ k_s        α = softmax(e),  c = Σ_s α_s v_s
 //
 // Compiled for a number type, LUONG, ADDITIVE, and PROJECTED: whether the query is a product or h itself. Sizes are multiples
-// of VECTOR; any number of positions. Positions that `mask` leaves out are not read.
+// of VECTOR; any number of positions. Positions that `mask` leaves out are not read. GATED: the context is multiplied by β =
+// σ(w_β·h + b_β), whose sum is one more column of the query's product, after the first A.
 #include <device.cuh>
 
 using Number = NUMBER_TYPE;
@@ -58,13 +59,22 @@ DEVICE float warp_max(float number) {
 
 #if PROJECTED
 DEVICE const float* query_row(const Arguments& a, int64_t row, int64_t step) {
-    return a.queries + (step * a.batch + row) * a.key_size;
+    return a.queries + (step * a.batch + row) * a.query_size;
 }
 #else
 DEVICE const uint16_t* query_row(const Arguments& a, int64_t row, int64_t step) {
     return entering_row(a, row, step + LUONG);  // Luong's form attends after the step
 }
 #endif
+
+// β, or 1.
+DEVICE float gate_of([[maybe_unused]] const Arguments& a, [[maybe_unused]] int64_t row) {
+#if GATED
+    return sigmoid(query_row(a, row, a.step)[a.key_size]);
+#else
+    return 1.0f;
+#endif
+}
 
 DEVICE void share_query(const Arguments& a, const Shared& shared, int64_t row) {
     const auto* query = query_row(a, row, a.step);
@@ -201,6 +211,7 @@ KERNEL attend(KERNEL_ARGUMENT Arguments a) {
         store_weight(a, row, position, weight);
     }
     sync_block();
+    const float gate = gate_of(a, row);
     each_column(
         a, row, a.values, a.value_size, shared.partial,
         [&](int64_t position, int64_t, const Vector& value, Vector& sums) {
@@ -208,15 +219,23 @@ KERNEL attend(KERNEL_ARGUMENT Arguments a) {
 #pragma unroll
             for (int i = 0; i < VECTOR; i++) sums.at[i] += weight * value.at[i];
         },
-        [&](int64_t at, const Vector& context) { store_context(a, row, at, context); });
+        [&](int64_t at, Vector context) {
+#pragma unroll
+            for (int i = 0; i < VECTOR; i++) context.at[i] *= gate;
+            store_context(a, row, at, context);
+        });
 }
 
 // The gradient of the query goes through W_q, or is that of h itself.
 DEVICE void store_d_query(const Arguments& a, int64_t row, int64_t at, const Vector& d_query) {
     if (PROJECTED)
-        store_vector(a.d_queries + ours(a, row) * a.key_size + at, d_query);
+        store_vector(a.d_queries + ours(a, row) * a.query_size + at, d_query);
     else
         store_vector(a.d_hidden + row * a.hidden + at, d_query);
+}
+// The gradient of the gate's sum, and zeros in the columns that fill up a vector.
+DEVICE void store_d_gate(const Arguments& a, int64_t row, float d_sum) {
+    if (GATED && thread_index() == 0) store_d_query(a, row, a.key_size, {d_sum});
 }
 
 KERNEL attend_back(KERNEL_ARGUMENT Arguments a) {
@@ -227,10 +246,12 @@ KERNEL attend_back(KERNEL_ARGUMENT Arguments a) {
         for (int64_t at = thread_index() * VECTOR; at < a.value_size; at += THREADS * VECTOR) store_vector(d_contexts + at, {});
         for (int64_t position = thread_index(); position < a.positions; position += THREADS) d_scores[position] = 0.0f;
         for (int64_t at = thread_index() * VECTOR; at < a.key_size; at += THREADS * VECTOR) store_d_query(a, row, at, {});
+        store_d_gate(a, row, 0.0f);
         return;
     }
     const Shared shared(a, true);
     share_query(a, shared, row);
+    const float gate = gate_of(a, row);
     const float* through = LUONG ? a.d_mixing + row * (a.value_size + a.hidden) : a.d_entering + row * (a.hidden + a.feed) + a.hidden;
     for (int64_t at = thread_index() * VECTOR; at < a.value_size; at += THREADS * VECTOR) {
         Vector d_context = load_vector(through + at);
@@ -240,23 +261,31 @@ KERNEL attend_back(KERNEL_ARGUMENT Arguments a) {
 #pragma unroll
             for (int i = 0; i < VECTOR; i++) d_context.at[i] += more.at[i];
         }
+#pragma unroll
+        for (int i = 0; i < VECTOR; i++) d_context.at[i] *= gate;
         store_vector(shared.d_context + at, d_context);
         store_vector(d_contexts + at, d_context);
     }
+    const auto d_weight = [&](int64_t position) {
+        return a.d_weights == nullptr ? 0.0f : load_number(a.d_weights + callers(a, row) * a.positions + position);
+    };
     sync_block();
     each_position(
         a, row, a.values, a.value_size,
         [&](int64_t at, const Vector& value) { return product_of(load_vector(shared.d_context + at), value); },
         [&](int64_t position, bool real, float sum) {
-            const float more = a.d_weights == nullptr ? 0.0f : load_number(a.d_weights + callers(a, row) * a.positions + position);
-            shared.positions[position] = real ? sum + more : 0.0f;
+            shared.positions[position] = real ? sum + d_weight(position) : 0.0f;
         });
     sync_block();
     const float* weights = a.kept_weights + ours(a, row) * a.positions;
-    float mean = 0.0f;  // Σ α dα, in every warp the same
-    for (int64_t position = thread_index() % LANES; position < a.positions; position += LANES)
+    float mean = 0.0f, d_gate = 0.0f;  // Σ α dα, and β dβ: its part that comes from the context; in every warp the same
+    for (int64_t position = thread_index() % LANES; position < a.positions; position += LANES) {
         mean += weights[position] * shared.positions[position];
+        if (GATED) d_gate += weights[position] * (shared.positions[position] - d_weight(position));
+    }
     mean = warp_sum(mean);
+    if (GATED) d_gate = warp_sum(d_gate);
+    store_d_gate(a, row, (1.0f - gate) * d_gate);
     sync_block();
     for (int64_t position = thread_index(); position < a.positions; position += THREADS) {
         const float d_score = weights[position] * (shared.positions[position] - mean);

@@ -4,7 +4,7 @@ Every step is two or three products of cuBLAS and the kernels between them, on t
 the GPU, so that both passes can be captured in a CUDA graph. Operands have 16 bits; sums and states are float32.
 
 B batch, T steps, S positions, H units, G gates, P blocks of the product, F numbers fed to the cell, A of a key, C of a
-value. Our sequences are (T, B, ·).
+value, Q of a query and its gate. Our sequences are (T, B, ·).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from unrolled.kernels.attention.cuda.arguments import DecoderArguments
 from unrolled.kernels.attention.cuda.programs import Grid
 from unrolled.kernels.cuda import launch
 from unrolled.kernels.cuda.products import product
+from unrolled.kernels.recurrence.cuda.constants import VECTOR
 from unrolled.kernels.recurrence.cuda.plan import KINDS, LSTM_CURRENT, Kind
 
 
@@ -38,6 +39,8 @@ class DecoderTensors(NamedTuple):
     vector: Tensor | None  # (A,)
     weight_mix: Tensor | None  # (F, C + H); with it, Luong's form
     bias_mix: Tensor | None
+    weight_gate: Tensor | None  # (1, H) of Xu's form
+    bias_gate: Tensor | None  # (1,)
     c_0: Tensor | None
     fed_0: Tensor | None  # (B, F)
     mask: Tensor | None  # (B, S)
@@ -61,7 +64,7 @@ class DecoderSaved(NamedTuple):
     gates: Tensor  # (T, B, saved, H)
     kept_weights: Tensor  # (T, B, S) float32
     c_states: Tensor  # (T + 1, B, H) float32
-    queries: Tensor  # (T, B, A) float32
+    queries: Tensor  # (T, B, Q) float32
     reset_h: Tensor  # (T, B, H)
     mixing: Tensor  # (T, B, C + H)
 
@@ -107,6 +110,16 @@ class DecoderJob(NamedTuple):
         return batch, steps, positions, t.weight_hh.shape[1], t.weight_feed.shape[1], key, t.values.shape[2]
 
     @property
+    def query_size(self) -> int:
+        """Q: A, and a vector more with a gate, whose sum is its first number."""
+        return int(self.tensors.keys.shape[2]) + VECTOR * self.gated
+
+    @property
+    def gated(self) -> bool:
+        """True for Xu's form, whose context goes through a gate."""
+        return self.tensors.weight_gate is not None
+
+    @property
     def blocks(self) -> int:
         """P."""
         return self.kind.gates + self.kind.separate_candidate
@@ -129,7 +142,7 @@ class DecoderJob(NamedTuple):
 
     def saved(self, save: bool) -> DecoderSaved:
         """New buffers for the steps; without `save`, only those that the forward pass needs itself."""
-        batch, steps, positions, hidden, feed, key, value = self.sizes
+        batch, steps, positions, hidden, feed, _, value = self.sizes
 
         def new(wanted: bool, *shape: int, wide: bool = False) -> Tensor:
             dtype = torch.float32 if wide else self.dtype
@@ -140,10 +153,24 @@ class DecoderJob(NamedTuple):
             gates=new(save, steps, batch, self.kind.saved, hidden),
             kept_weights=new(save, steps, batch, positions, wide=True),
             c_states=new(self.kind.cell_state, steps + 1, batch, hidden, wide=True),
-            queries=new(self.tensors.weight_query is not None, steps, batch, key, wide=True),
+            queries=new(self.tensors.weight_query is not None, steps, batch, self.query_size, wide=True),
             reset_h=new(self.kind.two_products, steps, batch, hidden),
             mixing=new(self.luong, steps, batch, value + hidden),
         )
+
+    def query_weight(self) -> Tensor | None:
+        """W_q (Q, H) in 16 bits, with the gate's row and zeros below it; None: the query is h."""
+        weight, gate = self.tensors.weight_query, self.tensors.weight_gate
+        if weight is None or gate is None:
+            return None if weight is None else weight.to(self.dtype)
+        return torch.cat([part.to(self.dtype) for part in (weight, gate, gate.new_zeros(VECTOR - 1, gate.shape[1]))])
+
+    def query_bias(self) -> Tensor | None:
+        """What is added to the product with W_q, (Q,)."""
+        bias, gate = self.tensors.bias_query, self.tensors.bias_gate
+        if gate is None:
+            return bias
+        return torch.cat([gate.new_zeros(self.sizes[5]) if bias is None else bias, gate, gate.new_zeros(VECTOR - 1)])
 
     def step_weight(self) -> Tensor:
         """[U | W_feed] (P·H, H + F), in 16 bits. Zeros keep apart what a GRU's reset gate multiplies and what not."""
@@ -167,7 +194,7 @@ class _Call:
         self.decoder, self._alive = decoder, list[Tensor]()
         names = ("batch", "steps", "positions", "hidden", "feed", "key_size", "value_size")
         self.sizes = dict(zip(names, decoder.sizes, strict=True))
-        self.arguments = DecoderArguments(scale=decoder.settings.scale, **self.sizes)
+        self.arguments = DecoderArguments(scale=decoder.settings.scale, query_size=decoder.query_size, **self.sizes)
         narrow = {"gates_x": t.gates_x, "keys": t.keys, "values": t.values, "feed_mask": t.feed_mask}
         self.set(decoder.dtype, **narrow, mix_mask=t.mix_mask)
         self.set(torch.float32, bias_h=t.bias_hh, peepholes=t.peephole, vector=t.vector, bias_mix=t.bias_mix)
@@ -177,7 +204,7 @@ class _Call:
         self.device = t.gates_x.device
         additive, projected = t.vector is not None, t.weight_query is not None
         self.cell = programs.decoder_cell(decoder.kind, decoder.dtype, decoder.luong)
-        self.look = programs.look(decoder.dtype, decoder.luong, additive, projected)
+        self.look = programs.look(decoder.dtype, decoder.luong, additive, projected, decoder.gated)
         key, value, positions = (self.sizes[name] for name in ("key_size", "value_size", "positions"))
         self.rows = Grid(self.sizes["batch"], programs.look_bytes(key, value, positions, additive, backward))
 
@@ -190,15 +217,13 @@ class _Call:
 
     def over_units(self, name: str) -> None:
         """Launch a kernel with two units in a thread."""
-        launch.run(
-            self.cell, name, programs.pairs(self.sizes["batch"], self.sizes["hidden"]), self.arguments, self.device
-        )
+        grid = programs.pairs(self.sizes["batch"], self.sizes["hidden"])
+        launch.run(self.cell, name, grid, self.arguments, self.device)
 
     def over_fed(self, name: str) -> None:
         """Launch a kernel with two of the numbers that Luong's form feeds in a thread."""
-        launch.run(
-            self.cell, name, programs.pairs(self.sizes["batch"], self.sizes["feed"]), self.arguments, self.device
-        )
+        grid = programs.pairs(self.sizes["batch"], self.sizes["feed"])
+        launch.run(self.cell, name, grid, self.arguments, self.device)
 
     def attend(self, name: str) -> None:
         """Launch a kernel with a row in a block."""
@@ -228,7 +253,8 @@ def forward(decoder: DecoderJob, save: bool) -> tuple[Results, DecoderSaved]:
     step_weight = decoder.step_weight().t()
     gates = sums(batch, decoder.blocks * hidden)
     candidate, second = (t.weight_hh[2 * hidden :].to(dtype).t(), sums(batch, hidden)) if two else (None, None)
-    query = None if t.weight_query is None else t.weight_query.to(dtype).t()
+    query = None if (weight := decoder.query_weight()) is None else weight.t()
+    query_bias = decoder.query_bias()
     mix, mixed = (None, None) if t.weight_mix is None else (t.weight_mix.to(dtype).t(), sums(batch, feed))
     call = _Call(decoder, saved, backward=False)
     call.set(None, h=h, fed=fed, products=gates, second_products=second, mixed_products=mixed)
@@ -237,8 +263,8 @@ def forward(decoder: DecoderJob, save: bool) -> tuple[Results, DecoderSaved]:
     def attend(step: int) -> None:
         if query is not None:
             _product(entering[step + decoder.luong, :, :hidden], query, saved.queries[step])
-            if t.bias_query is not None:
-                saved.queries[step].add_(t.bias_query)
+            if query_bias is not None:
+                saved.queries[step].add_(query_bias)
         call.attend("attend")
 
     for step in range(steps):
@@ -267,7 +293,7 @@ class _Gradients(NamedTuple):
 
     d_gates: Tensor  # (T, B, P·H)
     d_mixed: Tensor  # (T, B, F)
-    d_queries: Tensor  # (T, B, A)
+    d_queries: Tensor  # (T, B, Q)
     d_contexts: Tensor  # (T, B, C) float32
     d_scores: Tensor  # (T, B, S) float32
     d_h: Tensor  # (B, H) float32, as what follows
@@ -281,7 +307,7 @@ class _Gradients(NamedTuple):
 
 def _buffers(decoder: DecoderJob, finals: tuple[Tensor | None, ...]) -> _Gradients:
     """The buffers, with what is known before the last step: the gradients of the final states."""
-    batch, steps, positions, hidden, feed, key, value = decoder.sizes
+    batch, steps, positions, hidden, feed, _, value = decoder.sizes
     d_h_n, d_c_n, d_fed_n = finals
     like = decoder.tensors.gates_x
 
@@ -297,7 +323,7 @@ def _buffers(decoder: DecoderJob, finals: tuple[Tensor | None, ...]) -> _Gradien
     return _Gradients(
         d_gates=new(True, steps, batch, decoder.blocks * hidden, dtype=dtype),
         d_mixed=new(decoder.luong, steps, batch, feed, dtype=dtype),
-        d_queries=new(projected, steps, batch, key, dtype=dtype),
+        d_queries=new(projected, steps, batch, decoder.query_size, dtype=dtype),
         d_contexts=new(True, steps, batch, value),
         d_scores=new(True, steps, batch, positions),
         d_h=state(True, d_h_n, hidden),
@@ -320,7 +346,7 @@ def backward(
     found = _buffers(decoder, tuple(finals))
     step_weight = decoder.step_weight()
     candidate = t.weight_hh[2 * hidden :].to(dtype) if decoder.kind.two_products else None
-    query, mix = (None if w is None else w.to(dtype) for w in (t.weight_query, t.weight_mix))
+    query, mix = decoder.query_weight(), None if t.weight_mix is None else t.weight_mix.to(dtype)
     call = _Call(decoder, saved, backward=True)
     call.set(dtype, d_output=d_output, d_context=d_context, d_weights=d_weights)
     call.set(None, output=output, **found._asdict())
@@ -362,9 +388,11 @@ def _gradients(decoder: DecoderJob, call: _Call, found: _Gradients, saved: Decod
     }
     result |= _cell_gradients(decoder, found, saved) | _memory_gradients(decoder, call, found, saved, looking)
     if t.weight_query is not None:
-        result["weight_query"] = _over_steps(found.d_queries, looking, t.weight_query)
-    if t.bias_query is not None:
-        result["bias_query"] = found.d_queries.sum((0, 1), dtype=torch.float32)
+        d_query, key = _over_steps(found.d_queries, looking, t.weight_query), t.keys.shape[2]
+        result |= {"weight_query": d_query[:key], "weight_gate": d_query[key : key + 1].clone()}
+        if t.bias_query is not None or decoder.gated:
+            d_bias = found.d_queries.sum((0, 1), dtype=torch.float32)
+            result |= {"bias_query": d_bias[:key], "bias_gate": d_bias[key : key + 1].clone()}
     if t.weight_mix is not None:
         result["weight_mix"] = _over_steps(found.d_mixed, saved.mixing, t.weight_mix)
     if t.bias_mix is not None:
@@ -412,7 +440,7 @@ def _memory_gradients(
         "values": saved.kept_weights.permute(1, 2, 0) @ found.d_contexts.transpose(0, 1)
     }
     if t.vector is None:
-        query = saved.queries if t.weight_query is not None else looking.float()
+        query = saved.queries[..., : t.keys.shape[2]] if t.weight_query is not None else looking.float()
         result["keys"] = (found.d_scores.permute(1, 2, 0) @ query.transpose(0, 1)).mul_(decoder.settings.scale)
         return result
     grid = Grid(batch * -(-positions // programs.TOGETHER))

@@ -39,9 +39,9 @@ def sources() -> dict[str, str]:
 
 
 @cache
-def look(dtype: torch.dtype, luong: bool, additive: bool, projected: bool) -> Program:
+def look(dtype: torch.dtype, luong: bool, additive: bool, projected: bool, gated: bool = False) -> Program:
     """`attend`, `attend_back` and, of an additive score, `keys_back`."""
-    settings = {"LUONG": int(luong), "ADDITIVE": int(additive), "PROJECTED": int(projected)}
+    settings = {"LUONG": int(luong), "ADDITIVE": int(additive), "PROJECTED": int(projected), "GATED": int(gated)}
     return _program("look.cu", {"NUMBER_TYPE": NUMBERS[dtype], **settings})
 
 

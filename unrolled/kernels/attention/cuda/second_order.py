@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unrolled.cells import AttentionCell, BahdanauCell, LuongCell, Score
+from unrolled.cells import AttentionCell, BahdanauCell, LuongCell, Score, VisualCell
 from unrolled.kernels.attention import reference
 from unrolled.kernels.attention.attention_job import AttentionJob
 from unrolled.kernels.attention.cuda.passes import DecoderNumbers, DecoderTensors
@@ -34,6 +34,8 @@ def _cell(tensors: DecoderTensors, numbers: DecoderNumbers) -> AttentionCell:
     weights = {"weight_ih": tensors.weight_hh, "weight_hh": tensors.weight_hh, "bias_hh": tensors.bias_hh}
     cell = cell_of(numbers.kind, tensors.peephole, **weights)
     score = Score(tensors.weight_query, tensors.bias_query, tensors.vector, numbers.scale)
+    if tensors.weight_gate is not None and tensors.bias_gate is not None:
+        return VisualCell(cell, score, tensors.weight_feed, tensors.weight_gate, tensors.bias_gate)
     if tensors.weight_mix is None:
         return BahdanauCell(cell, score, tensors.weight_feed)
     return LuongCell(cell, score, tensors.weight_feed, tensors.weight_mix, tensors.bias_mix)
