@@ -170,11 +170,12 @@ class Forecaster(nn.Module):
     def read(self, x: Tensor, seen: Tensor) -> Tensor:
         """Input of the first layer: features and changes, with extreme values compressed; vectors of categories."""
         numbers = self.layout.features
-        parts = [calmed(x[..., :numbers])]
+        parts = [x[..., :numbers]]
         if self.layout.changes:
-            parts.append(calmed((seen[:, self.rows :] - seen[:, self.rows - 1 : -1]) / self.change_scale))
+            parts.append((seen[:, self.rows :] - seen[:, self.rows - 1 : -1]) / self.change_scale)
+        parts = [calmed(torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0])]
         parts += [table(x[..., numbers + i].long()) for i, table in enumerate(self.categories)]
-        return torch.cat(parts, dim=-1)
+        return torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]
 
     def linear_path(self, seen: Tensor) -> Tensor:
         assert self.linear is not None
@@ -239,7 +240,9 @@ def calmed(x: Tensor) -> Tensor:
     reads = x.device.type == "cpu" and not torch.compiler._is_exporting_flag  # a GPU would wait for the answer
     if reads and not bool((size > CALM).any()):  # as most rows are
         return x
-    return torch.where(size <= CALM, x, x.sign() * (CALM + (size - CALM).clamp(min=0).log1p()))
+    calm = x.clamp(-CALM, CALM)
+    excess = x - calm
+    return calm + excess.sign() * excess.abs().log1p()
 
 
 class ForecastStepper:

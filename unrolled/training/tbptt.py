@@ -120,7 +120,10 @@ def _backward(loss: Loss, count: torch.Tensor, scale: float | torch.Tensor) -> N
     if not loss.sum.requires_grad:
         return
     mean = loss.sum / count.clamp(min=1)
-    ((mean if loss.penalty is None else mean + loss.penalty) * scale).backward()  # type: ignore[no-untyped-call]
+    mean = mean if loss.penalty is None else mean + loss.penalty
+    if not isinstance(scale, float) or scale != 1:
+        mean = mean * scale
+    mean.backward()  # type: ignore[no-untyped-call]
 
 
 def many_to_one(loss: LossOf, batch: Batch, k2: int, state: Any = None, timed: Sequence[str] = ()) -> Loss:

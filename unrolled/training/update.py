@@ -75,6 +75,8 @@ def accumulate(parts: Parts, chunks: Sequence[Chunk]) -> tuple[Tensor, Tensor]:
             found = parts.tbptt(batch, scale=scale)
         losses.append(found.loss)
         counts.append(found.count)
+    if len(chunks) == 1:
+        return losses[0], counts[0]
     return torch.stack(losses).sum(), torch.stack(counts).sum()
 
 
@@ -167,14 +169,15 @@ class DeviceUpdate:
         self._step(loss, norm)
         if parts.average is not None:
             parts.average.move(self.share)
-        header = torch.stack([loss.float(), count, norm.float(), clipped.float(), self.rate, self.failed])
-        return torch.cat([header, norms.float()])
+        header = (loss.float(), count, norm.float(), clipped.float(), self.rate, self.failed)
+        return torch.cat([*(number.view(1) for number in header), norms.float()])
 
     def _step(self, loss: Tensor, norm: Tensor) -> None:
         """The optimiser's step, skipped on the device where a number is not finite."""
         optimizer, scaler = self.parts.optimizer, self.parts.scaler
-        finite = loss.isfinite() if scaler.is_enabled() else loss.isfinite() & norm.isfinite()
-        self.failed.copy_(torch.maximum(self.failed, (~finite).float()))
+        numbers = loss.float() if scaler.is_enabled() else torch.stack([loss.float(), norm.float()])
+        lost = (numbers - numbers).sum() != 0  # NaN; `isfinite` takes four kernels for each number
+        torch.maximum(self.failed, lost, out=self.failed)
         if scaler.is_enabled():  # it skips by itself, and lowers its scale
             scaler.step(optimizer)
             scaler.update()

@@ -10,10 +10,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from unrolled.errors import UserError
 from unrolled.search import Beam, BeamResult, Limits, Ranking, Scorer, Shared, TokenStep, beam_search
-from unrolled.search.tokens.steady import GraphCache
+from unrolled.search.tokens.steady import GraphCache, NarrowWeights
 from unrolled.search.tokens.steady_beam import why_not_steady
 
 START = 0
@@ -188,3 +189,29 @@ def test_searches_that_need_the_host() -> None:
     assert why_not_steady(Beam(per_node=2), limits, tree=False) is not None
     assert why_not_steady(Beam(), Limits(4, 1, no_repeat_ngram=2), tree=False) is not None
     assert why_not_steady(Beam(), Limits(4, 1, scorers=[Scorer()]), tree=False) is not None
+
+
+def test_copies_of_weights_are_made_once_and_brought_up_to_date() -> None:
+    layer = torch.nn.Linear(4, 3)
+    x = torch.randn(2, 4)
+    copies = NarrowWeights([weight.data_ptr() for weight in layer.parameters()])
+    seen = []
+    with torch.no_grad():
+        for _ in range(2):
+            with torch.autocast("cpu", torch.bfloat16, cache_enabled=False):
+                plain = layer(x)
+                with _Conversions() as conversions, copies:
+                    assert torch.equal(layer(x), plain)
+                    seen.append(conversions.count)
+            for weight in layer.parameters():
+                weight.mul_(-2)
+            copies.refresh()
+    assert seen == [3, 1]  # weight, bias and input; then the input alone
+
+
+class _Conversions(TorchDispatchMode):
+    count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += func is torch.ops.aten._to_copy.default
+        return func(*args, **(kwargs or {}))

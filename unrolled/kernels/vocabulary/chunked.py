@@ -47,10 +47,10 @@ def linear_scores(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     dtype, vocabulary = _dtype(x), len(weight)
     if dtype not in NUMBERS or vocabulary % PACKED == 0:
         return F.linear(x, weight, bias)
+    more = engine.padded(vocabulary) - vocabulary
     with torch.autocast("cuda", enabled=False):
-        factor = weight.new_zeros(engine.padded(vocabulary), weight.shape[1], dtype=dtype)
-        factor[:vocabulary] = weight
-        added = None if bias is None else F.pad(bias.to(dtype), (0, len(factor) - vocabulary))
+        factor = F.pad(weight.to(dtype), (0, 0, 0, more))
+        added = None if bias is None else F.pad(bias.to(dtype), (0, more))
         return F.linear(x.to(dtype), factor, added)[:, :vocabulary]
 
 

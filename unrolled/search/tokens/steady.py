@@ -7,12 +7,13 @@ ahead of the GPU, and reads results some steps later.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from unrolled.errors import UserError, note
 from unrolled.kernels.cuda.recording import recorded
@@ -29,6 +30,7 @@ class GraphCache:
         self._kept: OrderedDict[Any, Any] = OrderedDict()
         self._weights: tuple[int, ...] = ()
         self._pool: Any = None
+        self.narrow = NarrowWeights(())
 
     def __deepcopy__(self, memo: Any) -> GraphCache:
         return GraphCache()
@@ -43,7 +45,7 @@ class GraphCache:
         """Forget all if the weights were moved: graphs read them where they were."""
         if weights != self._weights:
             self._kept.clear()
-            self._weights, self._pool = weights, None
+            self._weights, self._pool, self.narrow = weights, None, NarrowWeights(weights)
 
     def pool(self) -> Any:
         """The memory that all graphs share."""
@@ -64,6 +66,33 @@ class GraphCache:
                 self._kept[key] = search
                 while len(self._kept) > MOST_KEPT:
                     self._kept.popitem(last=False)
+
+
+class NarrowWeights(TorchDispatchMode):
+    """Inside the block, a conversion of a weight to another precision gives a copy that was made before.
+
+    So recorded steps do not convert the weights each time. `refresh` makes the copies anew from the weights as they are.
+    """
+
+    def __init__(self, weights: Collection[int]) -> None:
+        super().__init__()
+        self._weights = frozenset(weights)  # their addresses
+        self._made: dict[Any, tuple[Tensor, Tensor]] = {}  # weights, or views of them, and their copies
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten._to_copy.default and args[0].untyped_storage().data_ptr() in self._weights:
+            weight = args[0]
+            key = weight.data_ptr(), weight.shape, weight.stride(), tuple(sorted((kwargs or {}).items(), key=str))
+            if key not in self._made:
+                self._made[key] = weight, func(*args, **(kwargs or {}))
+            return self._made[key][1]
+        return func(*args, **(kwargs or {}))
+
+    def refresh(self) -> None:
+        """Bring the copies up to date."""
+        if self._made:
+            weights, copies = zip(*self._made.values(), strict=True)
+            torch._foreach_copy_(list(copies), list(weights))
 
 
 def graphs_of(network: nn.Module) -> GraphCache:
@@ -199,12 +228,20 @@ class Repeated:
         # autocast would keep copies of the weights from one step to the next: the graph would read old ones
         narrow = precision_of(self._device)
         try:
-            with torch.autocast("cuda", narrow, enabled=narrow is not None, cache_enabled=False):
+            with (
+                torch.autocast("cuda", narrow, enabled=narrow is not None, cache_enabled=False),
+                self._cache.narrow,
+            ):
                 _, self._graph = recorded(self._step, self._device, self._cache.pool())
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
             note(f"The steps of the search run without a CUDA graph: {str(error).splitlines()[0]}")
+
+    def begin(self) -> None:
+        """Before the first of several steps: weights may have changed in place."""
+        if self._graph is not None:
+            self._cache.narrow.refresh()
 
     def __call__(self) -> None:
         if self._graph is not None:

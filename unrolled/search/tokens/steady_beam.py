@@ -223,6 +223,7 @@ class SteadyBeam:
 
     def _begin(self, state: Any, lengths: list[int], prefixes: Any, mask: Tensor | None) -> None:
         rows, plan = len(lengths), self.plan
+        self.step.begin()
         self.buffers.load(state)
         self.last.fill_(plan.start)
         self.time.zero_()

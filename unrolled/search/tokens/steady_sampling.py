@@ -195,6 +195,7 @@ class SampledAhead:
 
         self._borrowed = self.cache.borrowed(key, make)
         self.search: SteadySampling = self._borrowed.__enter__()
+        self.search.step.begin()
         self.search.buffers.load(state)
         self.search.last.copy_(last[fill])
         self.search.written.fill_(self.written)
