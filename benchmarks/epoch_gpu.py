@@ -1,7 +1,8 @@
 """One epoch of a language model on a GPU from the command line, start-up included, beside a script in plain torch.
 
 The medium model of Zaremba et al. (2014) on a drawn text of the Penn Treebank's size: 929,589 words of 10,000. Both
-read the text, build the vocabulary, train one epoch in bf16 and stop; ours also evaluates and saves the model.
+read the text, build the vocabulary, train one epoch in bf16 and stop; ours also evaluates and saves the model. Python
+keeps the bytecode of its modules in a folder that is empty before the first turn.
 
     PYTHONPATH=. python benchmarks/epoch_gpu.py
 """
@@ -47,24 +48,26 @@ def main() -> None:
             "plain": [sys.executable, str(Path(__file__).resolve()), str(text)],
         }
         seconds = {}
-        for turn in ("first", "second"):
+        for turn in ("first", "second", "third"):
             for name, command in commands.items():
-                seconds[f"{name}, {turn}"] = timed(command)
+                seconds[f"{name}, {turn}"] = timed(command, Path(folder) / "bytecode")
             (Path(folder) / "run").rename(Path(folder) / f"run-{turn}")
     print(seconds)
-    ratio = seconds["plain, second"] / seconds["ours, second"]
-    note = (
-        f"{seconds['ours, second']:.1f} s against {seconds['plain, second']:.1f}; first {seconds['ours, first']:.1f} s"
-    )
+    ours, theirs = (min(seconds[f"{name}, second"], seconds[f"{name}, third"]) for name in commands)
+    ratio = theirs / ours
+    first = f"first, without bytecode, {seconds['ours, first']:.1f} s against {seconds['plain, first']:.1f}"
+    note = f"{ours:.1f} s against {theirs:.1f}; {first}"
     rows = [row("one epoch of PTB's size, start-up included", ratio, "report", "", note)]
     show("One epoch from the command line: plain torch's time over ours", rows)
     write("epoch_gpu", facts, rows, [seconds])
     return None
 
 
-def timed(command: list[str]) -> float:
+def timed(command: list[str], bytecode: Path) -> float:
+    environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(bytecode)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     start = time.perf_counter()
-    subprocess.run(command, check=True, env=dict(os.environ), stdout=subprocess.DEVNULL)
+    subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
     return time.perf_counter() - start
 
 

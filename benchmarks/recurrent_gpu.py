@@ -26,7 +26,7 @@ TOLERANCES = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2}  # tests/tolerances.p
 SHAPES = list(product((128, 256, 512, 1024), (16, 64), (35, 128, 512)))  # H, B, T
 PARTS = (
     "LSTM", "inference", "cells", "GRU", "others", "layers", "directions", "PTB", "large", "streaming", "model", "norm",
-    "FlashRNN",
+    "float32", "FlashRNN",
 )  # fmt: skip
 
 Run = Callable[[], object]
@@ -48,7 +48,7 @@ def main() -> None:
     measure = {
         "LSTM": lstm_training, "inference": lstm_inference, "cells": cells, "GRU": gru, "others": others,
         "layers": two_layers, "directions": both_directions, "PTB": ptb, "large": large, "streaming": streaming,
-        "model": language_model, "norm": layer_norm, "FlashRNN": flash,
+        "model": language_model, "norm": layer_norm, "float32": float32, "FlashRNN": flash,
     }  # fmt: skip
     rows = [line for name in only for line in measure[name](given.seconds)]
     show("The cuda engine, ratios to torch.nn (cuDNN), both in a CUDA graph unless it says otherwise", rows)
@@ -112,6 +112,34 @@ def layer_norm(seconds: float) -> list[dict[str, Any]]:
         details.append({"what": "layer norm over plain torch", "hidden": hidden, "batch": 64, "steps": 128, **times})
     what = "LSTM with layer norm, training, fp16, B 64, against our steps in torch"
     return [row(what, geometric_mean(ratios), "report", "", f"least {min(ratios):.1f}×")]
+
+
+def float32(seconds: float) -> list[dict[str, Any]]:
+    """cuDNN in float32, with exact products and with TF32, beside bfloat16: microseconds a step, B 64, T 128."""
+    rows = []
+    for kind, hidden, training in product(("LSTM", "GRU"), (256, 512, 1024), (True, False)):
+        torch.manual_seed(0)
+        exact = getattr(nn, kind)(hidden, hidden, device="cuda", dtype=torch.float64)
+        x = torch.randn(128, 64, hidden, device="cuda", dtype=torch.float64)
+        runs, errors = {}, {}
+        with torch.no_grad():
+            expected = exact(x)[0]
+        for name in ("float32", "TF32", "cuDNN bf16", "our bf16"):
+            number = torch.bfloat16 if "bf16" in name else torch.float32
+            layer = layers(kind, hidden, number)[name != "our bf16"]
+            layer.load_state_dict(exact.state_dict())
+            given = x.to(number).requires_grad_(training)
+            torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = name == "TF32"
+            with torch.no_grad():
+                errors[name] = float((layer(given)[0].double() - expected).norm() / expected.norm())
+            runs[name] = graphed((training_step if training else inference_step)(layer, given, torch.randn_like(given)))
+        times = {name: 1e6 / 128 * spent for name, spent in timed(runs, seconds).items()}
+        _read_by_graphs.clear()
+        what = f"{kind} {'training' if training else 'inference'}, H {hidden}, B 64, T 128"
+        details.append({"what": what, "us_per_step": times, "errors": errors})
+        note = ", ".join(f"{name} {spent:.1f} µs" for name, spent in times.items())
+        rows.append(row(f"{what}: TF32 over our bf16", times["TF32"] / times["our bf16"], "report", "", note))
+    return rows
 
 
 def gru(seconds: float) -> list[dict[str, Any]]:

@@ -57,8 +57,8 @@ def compare(name: str, folder: Path, updates: int) -> list[dict[str, Any]]:
         keys |= {"data.train": str(file), "data.valid": str(_head(file))}
     check_graph(task, keys)
     job = TrainingJob(configure(task, [], {**keys, "train.max_steps": 10**6, "train.eval_every": 10**6}))
-    ours, bare, reason, graphs = loop_ms(job, folder / "run", updates)
-    found: dict[str, Any] = {"model": name, "loop_ms": ours, "bare_ms": bare, "eager": reason, "graphs": graphs}
+    found: dict[str, Any] = {"model": name, **loop_ms(job, folder / "run", updates)}
+    ours, bare = found["loop_ms"], found["bare_ms"]
     lines = []
     if peer is not None:
         step = peer()
@@ -89,27 +89,32 @@ def check_graph(task: str, keys: Mapping[str, Any]) -> None:
         raise SystemExit(f"{task}: losses differ between updates in graphs and without: {losses}.")
 
 
-def loop_ms(job: TrainingJob, folder: Path, updates: int) -> tuple[float, float | None, str | None, int]:
-    """Milliseconds of an update in the command's loop, and of its graph alone."""
+def loop_ms(job: TrainingJob, folder: Path, updates: int) -> dict[str, Any]:
+    """Milliseconds of an update in the command's loop, and of its graph alone; how many graphs, and new ones in it."""
     trainer = job.trainer()
     folder.mkdir()
     steps = Run(folder, trainer, job.model.save, Origin()).steps()
     warm = max(30, min(2 * len(trainer.batches), 400))
     for _ in range(warm):
         next(steps)
+    graphs: Any = trainer.updater
+    before = graphs.graphs.count
     torch.cuda.synchronize()
-    start = time.perf_counter()
+    start, busy = time.perf_counter(), time.thread_time()
     for _ in range(updates):
         next(steps)
+    busy = (time.thread_time() - busy) / updates * 1e3
     torch.cuda.synchronize()
     ours = (time.perf_counter() - start) / updates * 1e3
-    graphs: Any = trainer.updater
     recorded = list(graphs.graphs._recorded.values())
     bare = None
     if recorded and graphs.graphs.reason is None:  # the mean over the graphs, each as often as it was used
         times = [milliseconds(one.graph.replay, max(3, updates // len(recorded))) * one.uses for one in recorded]
         bare = sum(times) / sum(one.uses for one in recorded)
-    return ours, bare, trainer.eager_reason, len(recorded)
+    return {
+        "loop_ms": ours, "bare_ms": bare, "eager": trainer.eager_reason, "graphs": len(recorded),
+        "recorded_meanwhile": len(recorded) - before, "main_thread_ms": busy,
+    }  # fmt: skip
 
 
 def milliseconds(step: Callable[[], object], updates: int) -> float:

@@ -22,7 +22,6 @@ from pathlib import Path
 FORKSERVER = multiprocessing.get_context("forkserver")
 FORKSERVER.set_forkserver_preload([
     "torch", "pydantic", "typer", "rich", "pyarrow", "tokenizers", "safetensors.torch", "matplotlib.figure",
-    "torch._dynamo",  # torch's optimizers import it
 ])  # fmt: skip
 
 

@@ -38,11 +38,27 @@ def test_help_does_not_import_torch() -> None:
     assert "doctor" in result.stdout
 
 
-def test_running_a_model_does_not_import_torchs_compiler() -> None:
+NO_COMPILER = """
+import sys, torch, unrolled
+from unrolled.training.optimizers import make_optimizer, stored_state
+from unrolled.training.settings import TrainSettings
+
+unrolled.load(sys.argv[1]).predict("fine")
+for name in ("adam", "adamw", "rmsprop", "sgd"):
+    layer = torch.nn.Linear(2, 1)
+    optimizer = make_optimizer(layer, TrainSettings(optimizer=name))
+    layer(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    optimizer.load_state_dict(stored_state(optimizer))
+sys.exit("torch._dynamo" in sys.modules)
+"""
+
+
+def test_running_and_training_a_model_do_not_import_torchs_compiler() -> None:
     """It takes as long as importing torch does."""
     stored = Path(__file__).parents[1] / "compat" / "2026-11" / "classify.safetensors"
-    code = "import sys, unrolled; unrolled.load(sys.argv[1]).predict('fine'); sys.exit('torch._dynamo' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code, stored], check=True)
+    subprocess.run([sys.executable, "-c", NO_COMPILER, stored], check=True)
 
 
 def test_doctor_names_every_engine() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from tests.kernels.cuda_cases import CELLS, make
 from unrolled.cells import LSTMCell, RNNCell
 from unrolled.errors import UserError
 from unrolled.kernels import ENGINES, ScanJob, choose
-from unrolled.kernels.cuda import compiler
+from unrolled.kernels.cuda import compiler, launch
 from unrolled.kernels.recurrence.cuda import compiler as programs
 from unrolled.kernels.recurrence.cuda import constants
 from unrolled.kernels.recurrence.cuda import engine as cuda
@@ -308,6 +309,25 @@ class TestRefuses:
         reason = compiler.missing()
         compiler.missing.cache_clear()
         assert reason == "it needs the package cuda-bindings, which is not installed (pip install cuda-bindings)"
+
+    @needs_nvrtc
+    def test_a_driver_that_is_older_than_the_compiler(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from cuda.bindings import driver, nvrtc
+
+        status = SimpleNamespace(value=222, name="CUDA_ERROR_UNSUPPORTED_PTX_VERSION")
+        monkeypatch.setattr(driver, "cuModuleLoadData", lambda code: (status, None))
+        monkeypatch.setattr(nvrtc, "nvrtcVersion", lambda: (0, 13, 9))
+        monkeypatch.setattr(compiler, "machine_code", lambda *_: b"")
+        monkeypatch.setattr(launch, "_enter", lambda device: None)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+        program = compiler.Program("none.cu", (), dict)
+        with pytest.raises(UserError) as error:
+            launch.loaded(program, "none", torch.device("cuda"))
+        assert str(error.value) == (
+            "The GPU's driver does not load kernels that NVRTC 13.9 compiled: CUDA_ERROR_UNSUPPORTED_PTX_VERSION. "
+            "Install a newer driver, or the NVRTC of the CUDA version that nvidia-smi shows, such as: "
+            "pip install 'nvidia-cuda-nvrtc==13.0.*'"
+        )
 
     @needs_nvrtc
     def test_without_the_compiler(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,11 +60,12 @@ class Clipping:
         if not gradients:
             none = torch.zeros(len(self.parameters))
             return ClippedTensors(none.sum(), none.any(), none)
-        found = iter(torch._foreach_norm(gradients))
-        unused = gradients[0].new_zeros(())  # unused weights have no gradient
-        each = [unused if parameter.grad is None else next(found) for parameter in self.parameters]
-        norms = torch.stack(each)
-        total = torch.linalg.vector_norm(norms)
+        found = torch._foreach_norm(gradients)
+        norms = torch.stack(found)
+        total = torch.linalg.vector_norm(norms)  # zeros among them could change the last bit
+        if len(having) < len(self.parameters):  # unused weights have no gradient
+            unused, rest = gradients[0].new_zeros(()), iter(found)
+            norms = torch.stack([unused if parameter.grad is None else next(rest) for parameter in self.parameters])
         clipped = torch.zeros_like(total, dtype=torch.bool) if norm is None else total > norm
         if norm is not None:
             nn.utils.clip_grads_with_norm_(having, norm, total)

@@ -22,6 +22,7 @@ from unrolled.data import Batch
 from unrolled.data.batching.packed import copy_into, duplicate, shapes_of
 from unrolled.errors import UserError
 from unrolled.kernels.cuda.recording import recording
+from unrolled.training.devices import is_out_of_memory
 from unrolled.training.loss import leaves, map_state
 from unrolled.training.tbptt import TruncatedBPTT
 
@@ -150,7 +151,11 @@ class UpdateGraphs:
                     _copy_state(entry, left)
         except RuntimeError as error:
             self._recover(device)
-            self._give_up(str(error).splitlines()[0])
+            reason = str(error).splitlines()[0]
+            if is_out_of_memory(error):  # what the other graphs hold is free for updates without
+                self.clear()
+                reason += " Smaller batches leave room for graphs."
+            self._give_up(reason)
             return None
         finally:
             self.tbptt.state = before

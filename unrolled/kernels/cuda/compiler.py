@@ -31,6 +31,14 @@ def missing() -> str | None:
     return None
 
 
+def version() -> str:
+    """NVRTC's version."""
+    from cuda.bindings import nvrtc
+
+    _, major, minor = nvrtc.nvrtcVersion()
+    return f"{major}.{minor}"
+
+
 class Program(NamedTuple):
     """A source file, the macros it is compiled with, and a function that reads it and what it includes."""
 

@@ -175,9 +175,18 @@ def _module(program: Program, architecture: str, device: torch.device) -> Any:
     from cuda.bindings import driver
 
     _enter(device)
-    return checked(driver.cuModuleLoadData(compiler.machine_code(program, architecture)), "load")
+    result = driver.cuModuleLoadData(compiler.machine_code(program, architecture))
+    if result[0].name in TOO_NEW:
+        raise UserError(
+            f"The GPU's driver does not load kernels that NVRTC {compiler.version()} compiled: {result[0].name}.",
+            "Install a newer driver, or the NVRTC of the CUDA version that nvidia-smi shows, such as: "
+            "pip install 'nvidia-cuda-nvrtc==13.0.*'",
+        )
+    return checked(result, "load")
 
 
+# what an old driver says of a program for a newer CUDA
+TOO_NEW = ("CUDA_ERROR_INVALID_IMAGE", "CUDA_ERROR_NO_BINARY_FOR_GPU", "CUDA_ERROR_UNSUPPORTED_PTX_VERSION")
 _allowed: dict[tuple[int, str], int] = {}
 
 
