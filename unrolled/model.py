@@ -16,6 +16,7 @@ from safetensors.torch import save
 from torch import nn
 
 from unrolled import __version__
+from unrolled.cells.apart import RowEngine, rows_apart
 from unrolled.config import Section, changes_of, read_config
 from unrolled.data import Batch
 from unrolled.errors import UserError
@@ -33,6 +34,7 @@ from unrolled.hub import (
     make_card,
     push,
 )
+from unrolled.kernels.apart.engine import row_engine_of
 from unrolled.model_file import FORMAT, signed
 from unrolled.models.weights import unique_weights
 from unrolled.see import ModelTrace
@@ -57,6 +59,7 @@ class ModelRunner(Protocol):
     def inputs(self, request: Any) -> Iterator[Any]: ...
     def report(self, scores: Mapping[str, Any]) -> str: ...
     def stream(self, **options: Any) -> Any: ...
+    def feed_many(self, pieces: Sequence[tuple[Any, Any]]) -> list[Any]: ...
     def log_prob(self, texts: Sequence[str]) -> list[float]: ...
 
 
@@ -144,8 +147,17 @@ class Model:
         Matrix products have a precision: fp32, bf16, or auto, which is bf16 on a GPU that computes it.
         """
         self.network.eval()
-        with torch.no_grad(), autocast(pick_precision(precision, self.device, "precision"), self.device):
+        picked = pick_precision(precision, self.device, "precision")
+        with torch.no_grad(), autocast(picked, self.device), rows_apart(self._row_engine(picked)):
             yield
+
+    def _row_engine(self, precision: str) -> RowEngine | None:
+        """The engine that keeps answers apart; none on a GPU and in bfloat16."""
+        return row_engine_of(self.device) if precision == "fp32" else None
+
+    def together(self, most: int) -> int:
+        """The number of inputs in a batch, at most `most`; 1 where only that keeps answers apart."""
+        return most if self.device.type != "cpu" or row_engine_of(self.device) is not None else 1
 
     def placed(self, batch: Batch) -> Batch:
         """The batch as the network reads it: tensors on its device."""
@@ -207,10 +219,28 @@ class Model:
         """The embeddings of its vocabulary, with neighbours, analogies and export."""
         return self.tracer.word_vectors()
 
-    def stream(self, **options: Any) -> Any:
-        """A stream that takes input in pieces; the split does not change the result."""
+    def stream(self, *, state: bytes | None = None, **options: Any) -> Any:
+        """A stream that takes input in pieces; the split does not change the result.
+
+        `state` is what `state()` of a stream of this model with the same options returned: it goes on there.
+        """
         self.task.options.check("stream", options)
-        return self.runner.stream(**options)
+        stream = self.runner.stream(**options)
+        if state is not None:
+            stream.resume(state)
+        return stream
+
+    def feed_many(self, pieces: Sequence[tuple[Any, Any]]) -> list[Any]:
+        """What `stream.feed(piece)` returns for each (stream, piece): the same bits, with the steps computed together.
+
+        Every stream is one of this model; of each there is one piece.
+        """
+        if len({id(stream) for stream, _ in pieces}) < len(pieces):
+            raise UserError("A stream has several pieces.", "Give each stream one, joined or in the next call.")
+        for stream, _ in pieces:
+            if getattr(stream, "model", None) is not self:
+                raise UserError("A stream is of another model.", "Feed it with that one, or with stream.feed.")
+        return self.runner.feed_many(pieces)
 
     def trace(self, inputs: Any, **options: Any) -> ModelTrace:
         """The model's internals on one input: gates, states, gradients, attention, search."""

@@ -26,6 +26,7 @@ from unrolled.models.recurrent_settings import (
 )
 from unrolled.models.transformer_settings import Feedforward, Heads, NormFirst, PositionEncoding, check_heads
 from unrolled.nn.front import ConvolutionFront
+from unrolled.nn.linear import Linear
 from unrolled.nn.positions import Positions
 from unrolled.nn.transformer import TransformerEncoder
 
@@ -175,17 +176,17 @@ class Recognizer(nn.Module):
         self.plane: PlaneEncoder | None = None
         if settings.kind == "mdlstm":
             self.plane = plane_encoder(settings, kind)
-            self.scores = nn.Linear(self.plane.output_size, labels)
+            self.scores = Linear(self.plane.output_size, labels)
         elif settings.kind == "transformer":
             check_heads(settings.hidden_size, settings.heads)
-            self.project = nn.Linear(width, settings.hidden_size)
+            self.project = Linear(width, settings.hidden_size)
             self.positions = Positions(settings.positions, settings.hidden_size, max_length=8192)
             parts = (settings.heads, settings.num_layers, settings.feedforward, settings.dropout, settings.norm_first)
             self.encoder = TransformerEncoder(settings.hidden_size, *parts, causal=self.causal)
-            self.scores = nn.Linear(settings.hidden_size, labels)
+            self.scores = Linear(settings.hidden_size, labels)
         else:
             self.layer = recurrent_layer(settings, width, bidirectional=settings.bidirectional)
-            self.scores = nn.Linear(settings.output_size * (2 if settings.bidirectional else 1), labels)
+            self.scores = Linear(settings.output_size * (2 if settings.bidirectional else 1), labels)
 
     @property
     def time_factor(self) -> int:
@@ -240,6 +241,21 @@ class Recognizer(nn.Module):
         x = x[:, seen // self.time_factor :]
         x, state = self.layer(x, state)
         return self.scores(x)[0].float().log_softmax(-1), state
+
+    def advance_many(
+        self, frames: NDArray[np.float32], seen: int, states: Sequence[Any] | None
+    ) -> tuple[Tensor, list[Any]]:
+        """`advance` of several streams: frames (B, T, …) → log P (B, T', V), and the state of each."""
+        given = torch.as_tensor(frames, device=self.scores.weight.device)
+        x, _ = self.input(given, torch.full((len(given),), given.shape[1], device=given.device))
+        state: Any = None
+        if states is not None:  # (L, B, H) each; of a GRU or RNN one tensor
+            pair = isinstance(states[0], tuple)
+            state = tuple(torch.cat(parts, 1) for parts in zip(*states, strict=True)) if pair else torch.cat(states, 1)
+        x, state = self.layer(x[:, seen // self.time_factor :], state)
+        parts = [part.split(1, 1) for part in (state if isinstance(state, tuple) else (state,))]
+        each: list[Any] = list(zip(*parts, strict=True)) if isinstance(state, tuple) else list(parts[0])
+        return self.scores(x).float().log_softmax(-1), each
 
     @property
     def context(self) -> int:

@@ -16,7 +16,9 @@ from unrolled.models.inputs import FrameInput, TokenInput, WordInput
 from unrolled.models.recurrent_settings import Change, unchanged
 from unrolled.nn.crf import CRF
 from unrolled.nn.crf_partition import log_partition_of_logs
+from unrolled.nn.dropin import DropIn
 from unrolled.nn.embedding import Embedding
+from unrolled.nn.linear import Linear
 
 Forbidden = tuple[Tensor, Tensor, Tensor]
 """Masks of transitions (K, K), first tags (K,) and last tags (K,) that are forbidden."""
@@ -100,7 +102,7 @@ class Tagger(nn.Module):
         self.dropout = nn.Dropout(settings.dropout)
         width = self.input.output_size + settings.feature_size * len(features)
         self.layer = encoder_layers(settings, width)
-        self.scores = nn.Linear(settings.width, tags)
+        self.scores = Linear(settings.width, tags)
         self.causal = not settings.bidirectional
         self.crf = CRF(tags) if crf else None
         self.forbidden = forbidden
@@ -134,6 +136,11 @@ class Tagger(nn.Module):
         """Scores of the tags, (B, T, K)."""
         scores: Tensor = self.scores(self.states(batch))
         return scores
+
+    @property
+    def batches_steps(self) -> bool:
+        """True if the steps of several streams can be computed together: their states have one shape."""
+        return isinstance(self.layer, DropIn)
 
     def stepper(self) -> Callable[[Batch, Any], tuple[Tensor, Any]]:
         """A function that reads a batch of one step after a state: the scores (B, K), and the state after it."""
