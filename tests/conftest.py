@@ -40,10 +40,11 @@ CURVES = "unrolled.jobs.train.curves"
 
 
 @pytest.fixture(scope="session", autouse=True)
-def no_curves() -> Iterator[None]:
-    """Training in this process draws no curves: that takes four fifths of the time of such small runs."""
+def short_runs() -> Iterator[None]:
+    """Training in this process draws no curves and writes short samples: they take most of the time of small runs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CURVES, lambda folder, metric: None)
+        patch.setattr("unrolled.tasks.generate.task.SAMPLE_TOKENS", 20)
         yield
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from torch import Tensor
 
 from tests.conformance import engines_for
 from tests.engines import ON_CPU
+from tests.kernels.pairs import pairwise
 from tests.tolerances import assert_close
 from unrolled import kernels, nn
 from unrolled.cells import Activation, AnyCell, GRUCell, LSTMCell, RNNCell, activation
@@ -248,36 +250,17 @@ def random_node(
     return Node(op, inputs, {"hidden_size": hidden, "direction": direction, **own, **attributes}, our_activations)
 
 
-SIZES = [
-    (
-        f"{variant}-{direction}-T{steps}-B{batch}-H{hidden}",
-        random_node(variant, steps=steps, batch=batch, hidden=hidden, direction=direction),
-    )
-    for variant in VARIANTS
-    for direction in DIRECTIONS
-    for steps in (1, 2, 63)
-    for batch in (1, 3)
-    for hidden in (1, 4, 17)
-]
-LENGTHS = [
-    (
-        f"{variant}-{direction}-{'_'.join(map(str, lengths))}-{'initial' if initial else 'zero'}",
-        random_node(variant, direction=direction, lengths=lengths, initial=initial),
-    )
-    for variant in VARIANTS
-    for direction in DIRECTIONS
-    for lengths in ((7, 5, 2), (2, 7, 4), (1, 3, 3), (6, 6, 6))  # the last: no sequence has all steps
-    for initial in (True, False)
-]
-EMPTY = [
-    (
-        f"{variant}-{direction}-{'_'.join(map(str, lengths))}",
-        random_node(variant, direction=direction, lengths=lengths),
-    )
-    for variant in VARIANTS
-    for direction in DIRECTIONS
-    for lengths in ((0, 7, 3), (5, 0, 2), (2, 1, 0))
-]
+def random_nodes(**choices: tuple[Any, ...]) -> list[tuple[str, Node]]:
+    """Nodes in which every two values of two choices meet; each runs on every engine."""
+    choices = {"variant": tuple(VARIANTS), "direction": tuple(DIRECTIONS), **choices}
+    cases = [case for seed in range(2) for case in pairwise(choices, seed)]
+    return list({"-".join(map(str, case.values())): random_node(**case) for case in cases}.items())
+
+
+SIZES = random_nodes(steps=(1, 2, 63), batch=(1, 3), hidden=(1, 4, 17))
+# the last: no sequence has all steps
+LENGTHS = random_nodes(lengths=((7, 5, 2), (2, 7, 4), (1, 3, 3), (6, 6, 6)), initial=(True, False))
+EMPTY = random_nodes(lengths=((0, 7, 3), (5, 0, 2), (2, 1, 0)))
 WITHOUT_BIAS = [
     (f"{variant}-{direction}", random_node(variant, direction=direction, bias=False, initial=False))
     for variant in VARIANTS
@@ -350,11 +333,10 @@ PLACES: dict[str, list[tuple[str, ...]]] = {
     ],
 }
 PLACES["gru_before"] = PLACES["gru"]
-ACTIVATED = [
+ACTIVATED = [  # one direction and both, by turns
     (f"{variant}-{direction}-{'_'.join(names)}", activated_node(variant, direction, names))
     for variant, places in PLACES.items()
-    for names in places
-    for direction in ("forward", "bidirectional")
+    for names, direction in zip(places, cycle(("forward", "bidirectional")))
 ]
 
 

@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 import unrolled
 from tests.engines import ON_CPU
+from tests.kernels.pairs import pairwise
 from tests.tolerances import assert_close
 
 BATCH, INPUT, HIDDEN = 4, 3, 5
@@ -65,11 +66,24 @@ def results(run: tuple[Tensor, Any], leaves: list[Tensor], retain_graph: bool = 
     return [*numbers, *torch.autograd.grad(loss, leaves, retain_graph=retain_graph)]
 
 
-@pytest.mark.parametrize("steps", LENGTHS)
-@pytest.mark.parametrize("bidirectional", [False, True], ids=["one-way", "both-ways"])
-@pytest.mark.parametrize("num_layers", [1, 3])  # two: test_lengths_equal_torch_on_packed
-@pytest.mark.parametrize("kind", LAYERS)
-@pytest.mark.parametrize(("engine", "dtype"), ENGINES_AND_DTYPES, ids=str)
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "engine and dtype": tuple(ENGINES_AND_DTYPES),
+    "kind": tuple(LAYERS),
+    "bidirectional": (False, True),
+    "steps": tuple(LENGTHS),
+    "num_layers": (1, 3),  # two: test_lengths_equal_torch_on_packed
+}
+
+
+def cases(*names: str) -> Any:
+    """A decorator that runs a test on cases in which every two values of two choices meet, several times over."""
+    choices = {name: CHOICES[name] for name in names}
+    drawn = {tuple(case.values()): case for seed in range(3) for case in pairwise(choices, seed)}
+    arguments = [(*case.pop("engine and dtype"), *case.values()) for case in drawn.values()]
+    return pytest.mark.parametrize(("engine", "dtype", *names[1:]), arguments, ids=str)
+
+
+@cases("engine and dtype", "kind", "num_layers", "bidirectional", "steps")
 def test_equals_torch(
     engine: str, dtype: torch.dtype, kind: str, num_layers: int, bidirectional: bool, steps: int
 ) -> None:
@@ -82,10 +96,7 @@ def test_equals_torch(
         assert_close(a, e)
 
 
-@pytest.mark.parametrize("steps", LENGTHS)
-@pytest.mark.parametrize("bidirectional", [False, True], ids=["one-way", "both-ways"])
-@pytest.mark.parametrize("kind", LAYERS)
-@pytest.mark.parametrize(("engine", "dtype"), ENGINES_AND_DTYPES, ids=str)
+@cases("engine and dtype", "kind", "bidirectional", "steps")
 def test_lengths_equal_torch_on_packed(
     engine: str, dtype: torch.dtype, kind: str, bidirectional: bool, steps: int
 ) -> None:

@@ -53,11 +53,12 @@ class TestCompiles:
         program = programs.decoder_cell(kind, dtype, luong)
         assert self.report(program, architecture) == [("0", "0")] * count
 
-    @pytest.mark.parametrize("luong", [False, True])
     @pytest.mark.parametrize("additive", [False, True])
     @pytest.mark.parametrize("projected", [False, True])
-    def test_every_look(self, projected: bool, additive: bool, luong: bool) -> None:
-        dtype, architecture = TARGETS[(projected + additive + luong) % 2]
+    def test_every_look(self, projected: bool, additive: bool) -> None:
+        """Every two choices meet; the simulator runs the others, too."""
+        luong = projected != additive
+        dtype, architecture = TARGETS[luong]
         program = programs.look(dtype, luong, additive, projected)
         assert self.report(program, architecture) == [("0", "0")] * (2 + additive)
 

@@ -8,7 +8,6 @@ import importlib.util
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from itertools import cycle
 from typing import Any
 
 import pytest
@@ -37,13 +36,11 @@ LATTICES = tuple(pairs * constants.THREADS - 1 for pairs in plan.CHUNKS)  # the 
 
 
 @needs_nvrtc
-@pytest.mark.parametrize(
-    ("longest", "architecture"), [*zip(LATTICES, cycle(("sm_80", "sm_90"))), (LATTICES[-1], "sm_90")]
-)
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
 @pytest.mark.parametrize(("source", "kernels"), [("loss.cu", 2), ("align.cu", 1)])
-def test_every_kernel_compiles_and_stays_in_registers(
-    source: str, kernels: int, longest: int, architecture: str
-) -> None:
+def test_every_kernel_compiles_and_stays_in_registers(source: str, kernels: int, architecture: str) -> None:
+    """For the longest targets, at which most registers are in use; the simulator runs every size."""
+    longest = LATTICES[-1]
     log = gpu_report(plan.program(source, longest), architecture)
     assert re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill", log) == [("0", "0")] * kernels
 

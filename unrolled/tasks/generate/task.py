@@ -37,6 +37,9 @@ from unrolled.training import Batches, Evaluation, Goal, Loss
 from unrolled.training.loss import scored_cross_entropy
 
 
+SAMPLE_TOKENS = 200  # of the text that each evaluation shows
+
+
 class Generate(Task):
     """Language models on text of any level."""
 
@@ -122,7 +125,7 @@ class Generate(Task):
         if not math.isfinite(scores["nats_per_token"]):
             return Evaluation(scores)  # there is no distribution to sample from
         with torch.autocast(model.device.type, enabled=False):
-            return Evaluation(scores, [self.predict(model, "", max_tokens=200, temperature=0.8, seed=0)])
+            return Evaluation(scores, [self.predict(model, "", max_tokens=SAMPLE_TOKENS, temperature=0.8, seed=0)])
 
     def _scores(self, model: Model, batches: Batches) -> dict[str, float]:
         mean, tokens = mean_loss(self, model, batches)
