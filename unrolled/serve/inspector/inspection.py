@@ -19,8 +19,8 @@ from unrolled.see.places import Place
 from unrolled.see.views import layers as layer_views
 from unrolled.see.views import trace as views
 from unrolled.see.views.runs import run_rows
-from unrolled.serve.asked import Asked
-from unrolled.serve.vectors import nearest, vector_map, why_no_words, word_map
+from unrolled.serve.inspector.asked import Asked
+from unrolled.serve.inspector.vectors import nearest, vector_map, why_no_words, word_map
 from unrolled.tasks.runner import Request
 from unrolled.tasks.tracer import Tracer
 
