@@ -126,6 +126,8 @@ class Inspection:
     def _input(self, model: Model, query: Query) -> tuple[Any, dict[str, Any]]:
         """The text of the query, or, if it is empty, the command's file or example; and an example's truth."""
         text = query.get("text", "")
+        if self.asked.given is not None:
+            return self.asked.given, {}
         if model.runner.reads_files and text not in ("", self.asked.text):
             raise UserError(
                 "The page shows only the file given on the command line.",
