@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
+
+from starlette.websockets import WebSocketDisconnect
 
 from unrolled.serve.service.errors import LOG, ServiceError, as_service_error
 from unrolled.serve.service.limits import ApiKeys, Rates, key_of
@@ -67,7 +70,7 @@ class Guard:
             await refuse(scope, receive, send, error)
             return
         if scope["type"] == "websocket":
-            await self._app(scope, receive, send)
+            await self._socket(scope, receive, send)
             return
         await self._answer(scope, receive, send)
 
@@ -98,10 +101,26 @@ class Guard:
             self._metrics.seconds.observe(seconds, route)
             LOG.info("%s %s %s %.1f ms", scope["method"], route, status or 499, seconds * 1000)
 
+    async def _socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A socket until its end: a client that leaves is no error, and any other error is logged and closes it."""
+        try:
+            await self._app(scope, receive, send)
+        except WebSocketDisconnect:
+            return
+        except Exception as error:
+            found = as_service_error(error)
+            code = 1011 if found.status >= 500 else 1008
+            with contextlib.suppress(RuntimeError, OSError):  # it may be closed already
+                await send({"type": "websocket.close", "code": code, "reason": found.message[:120]})
+
     def _check(self, scope: Scope) -> None:
         """Raise for a request that is not to be answered."""
         settings, headers = self._settings, scope["headers"]
-        size = len(scope["raw_path"] or b"") + len(scope["query_string"]) + sum(len(n) + len(v) + 4 for n, v in headers)
+        size = (
+            len(scope.get("raw_path") or b"")
+            + len(scope["query_string"])
+            + sum(len(n) + len(v) + 4 for n, v in headers)
+        )
         if size > settings.max_header:
             raise ServiceError(
                 431,
