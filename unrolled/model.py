@@ -16,6 +16,7 @@ from safetensors.torch import save
 from torch import nn
 
 from unrolled import __version__
+from unrolled.cells.apart import RowEngine, rows_apart
 from unrolled.config import Section, changes_of, read_config
 from unrolled.data import Batch
 from unrolled.errors import UserError
@@ -33,6 +34,7 @@ from unrolled.hub import (
     make_card,
     push,
 )
+from unrolled.kernels.apart.engine import row_engine_of
 from unrolled.model_file import FORMAT, signed
 from unrolled.models.weights import unique_weights
 from unrolled.see import ModelTrace
@@ -144,8 +146,17 @@ class Model:
         Matrix products have a precision: fp32, bf16, or auto, which is bf16 on a GPU that computes it.
         """
         self.network.eval()
-        with torch.no_grad(), autocast(pick_precision(precision, self.device, "precision"), self.device):
+        picked = pick_precision(precision, self.device, "precision")
+        with torch.no_grad(), autocast(picked, self.device), rows_apart(self._row_engine(picked)):
             yield
+
+    def _row_engine(self, precision: str) -> RowEngine | None:
+        """The engine that keeps answers apart; none on a GPU and in bfloat16."""
+        return row_engine_of(self.device) if precision == "fp32" else None
+
+    def together(self, most: int) -> int:
+        """The number of inputs in a batch, at most `most`; 1 where only that keeps answers apart."""
+        return most if self.device.type != "cpu" or row_engine_of(self.device) is not None else 1
 
     def placed(self, batch: Batch) -> Batch:
         """The batch as the network reads it: tensors on its device."""

@@ -6,6 +6,7 @@
 #include <nanobind/stl/unordered_map.h>
 #include <nanobind/stl/vector.h>
 
+#include "bind/apart.h"
 #include "bind/ctc.h"
 #include "bind/fields.h"
 #include "bind/ngram.h"
@@ -119,6 +120,7 @@ NB_MODULE(_native, m) {
   bind_ctc(m);
   bind_search(m);
   bind_vocabulary(m);
+  bind_apart(m);
   bind_lines(m);
   m.def("isa", [] { return std::string(kernels().name); }, "The instruction set in use.");
   m.def("isas", [] {

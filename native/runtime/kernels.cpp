@@ -18,6 +18,8 @@ void top_scores(const TopJob& job, int threads);              // vocabulary/kern
 void cross_entropy(const CrossEntropyJob& job, int threads);
 void narrow_scores(const NarrowScoresJob& job, int threads);
 bool has_narrow();
+void apart_product(const ApartProductJob& job, int threads);  // apart/kernels.cpp
+void apart_attention(const ApartAttentionJob& job, int threads);
 void change_line(const LinePixels& line);                     // lines/kernels.cpp
 
 static void forward(const ScanJob& job, int threads) {
@@ -42,6 +44,8 @@ const Kernels kKernels = {
     top_scores,
     cross_entropy,
     narrow_scores,
+    apart_product,
+    apart_attention,
     change_line,
     has_narrow};
 

@@ -1,6 +1,7 @@
 // The kernels of one instruction set.
 #pragma once
 
+#include "apart/apart.h"
 #include "attention/job.h"
 #include "ctc/ctc.h"
 #include "lines/pixels.h"
@@ -23,6 +24,8 @@ struct Kernels {
   void (*top_scores)(const TopJob&, int threads);
   void (*cross_entropy)(const CrossEntropyJob&, int threads);
   void (*narrow_scores)(const NarrowScoresJob&, int threads);
+  void (*apart_product)(const ApartProductJob&, int threads);
+  void (*apart_attention)(const ApartAttentionJob&, int threads);
   void (*change_line)(const LinePixels&);
   bool (*narrow)();  // whether this processor multiplies bfloat16
 };

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from unrolled.cells.apart import linear, mean, pointwise, product, softmax
 from unrolled.cells.base import CellAround, State
 
 
@@ -21,10 +21,10 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
             [0.0000, 0.0000, 0.0000]])
     """
     if mask is None:
-        return scores.softmax(dim=-1)
+        return softmax(scores)
     scores = scores.masked_fill(~mask, -torch.inf)
     scores = scores.masked_fill(~mask.any(dim=-1, keepdim=True), 0.0)  # an empty row must not become NaN
-    return torch.where(mask, scores.softmax(dim=-1), 0.0)
+    return torch.where(mask, softmax(scores), 0.0)
 
 
 @dataclass(frozen=True)
@@ -58,25 +58,25 @@ class Score:
             context, weights = self.attend(query.view(keys.shape[0], -1, query.shape[-1]), keys, values, mask)
             return context.flatten(0, 1), weights.flatten(0, 1)
         if self.weight_query is not None:
-            query = F.linear(query, self.weight_query, self.bias_query)
+            query = linear(query, self.weight_query, self.bias_query)
         context, weights = self.look(query, keys, values, mask)
         if self.weight_out is not None:
-            context = F.linear(context, self.weight_out, self.bias_out)
+            context = linear(context, self.weight_out, self.bias_out)
         return context, weights
 
     def look(self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """`attend` without its projections: query (B, T, A) → contexts (B, T, C), weights (B, T, S)."""
         if self.heads == 1:
             weights = masked_softmax(self._scores(query, keys), None if mask is None else mask[:, None])
-            return weights @ values, weights
+            return product(weights, values), weights
         query, keys, values = (split_heads(part, self.heads) for part in (query, keys, values))
         of_heads = masked_softmax(self._scores(query, keys), None if mask is None else mask[:, None, None])
-        return join_heads(of_heads @ values), of_heads.mean(dim=1)
+        return join_heads(product(of_heads, values)), mean(of_heads, 1)
 
     def _scores(self, query: Tensor, keys: Tensor) -> Tensor:
         if self.vector is None:
-            return query @ keys.mT * self.scale  # (…, T, S)
-        return torch.tanh(query[..., None, :] + keys[..., None, :, :]) @ self.vector
+            return product(query, keys.mT) * self.scale  # (…, T, S)
+        return linear(pointwise(torch.tanh, query[..., None, :] + keys[..., None, :, :]), self.vector[None])[..., 0]
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
@@ -131,7 +131,7 @@ class BahdanauCell(CellAround):
         """gates_x (B, G) is the cell's projection of y_{i-1}; `feed_mask` (B, C) is dropout of the context."""
         context, weights = self.look(state[0], keys, values, mask, noise)
         fed = context if feed_mask is None else context * feed_mask
-        output, new = self.cell.step(gates_x + F.linear(fed, self.weight_feed), state)[:2]
+        output, new = self.cell.step(gates_x + linear(fed, self.weight_feed), state)[:2]
         return AttentionStep(output, context, weights, new)
 
     def look(
@@ -179,9 +179,9 @@ class LuongCell(CellAround):
         """gates_x (B, G) is the cell's projection of y_{i-1}; dropout: `feed_mask` (B, F), `mix_mask` (B, C + H)."""
         *own, fed = state
         fed = fed if feed_mask is None else fed * feed_mask
-        hidden, new = self.cell.step(gates_x + F.linear(fed, self.weight_feed), tuple(own))[:2]
+        hidden, new = self.cell.step(gates_x + linear(fed, self.weight_feed), tuple(own))[:2]
         context, weights = self.score.attend(hidden, keys, values, mask)
         both = torch.cat([context, hidden], dim=-1)  # (B, C + H)
         both = both if mix_mask is None else both * mix_mask
-        output = torch.tanh(F.linear(both, self.weight_mix, self.bias_mix))
+        output = pointwise(torch.tanh, linear(both, self.weight_mix, self.bias_mix))
         return AttentionStep(output, context, weights, (*new, output))

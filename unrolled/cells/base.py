@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unrolled.cells.activations import Activation
+from unrolled.cells.apart import linear
 
 State = tuple[Tensor, ...]
 """A cell's state: one (B, size) tensor for each of its state names; the first is h."""
@@ -169,5 +170,5 @@ class CellAround:
 def normed_linear(x: Tensor, weight: Tensor, bias: Tensor | None, gain: Tensor | None) -> Tensor:
     """`W x + b`, or `g∘LN(W x) + b` with a gain (Ba, Kiros & Hinton 2016)."""
     if gain is None:
-        return F.linear(x, weight, bias)
-    return F.layer_norm(F.linear(x, weight), gain.shape, gain, bias)
+        return linear(x, weight, bias)
+    return F.layer_norm(linear(x, weight), gain.shape, gain, bias)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from unrolled.cells.activations import Activation
+from unrolled.cells.apart import pointwise
 from unrolled.cells.base import BuiltIn, State, Step, normed_linear
 
 
@@ -36,13 +37,13 @@ class GRUCell(BuiltIn):
         r_x, z_x, n_x = gates_x.chunk(3, dim=-1)  # (B, H) each
         if self.reset_after:
             r_h, z_h, n_h = self.recurrent(h).chunk(3, dim=-1)
-            r, z = self.gate_activation(r_x + r_h), self.gate_activation(z_x + z_h)
-            n = self.activation(n_x + r * n_h)
+            r, z = pointwise(self.gate_activation, r_x + r_h), pointwise(self.gate_activation, z_x + z_h)
+            n = pointwise(self.activation, n_x + r * n_h)
         else:
             seen = self.masked(h)
             r_h, z_h = self._rows(seen, slice(None, 2 * self.hidden_size)).chunk(2, dim=-1)
-            r, z = self.gate_activation(r_x + r_h), self.gate_activation(z_x + z_h)
-            n = self.activation(n_x + self._rows(r * seen, slice(2 * self.hidden_size, None)))
+            r, z = pointwise(self.gate_activation, r_x + r_h), pointwise(self.gate_activation, z_x + z_h)
+            n = pointwise(self.activation, n_x + self._rows(r * seen, slice(2 * self.hidden_size, None)))
         h = (1 - z) * n + z * h
         return Step(h, (h,), (r, z, n))
 

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from unrolled.cells.activations import Activation
+from unrolled.cells.apart import linear, pointwise
 from unrolled.cells.base import BuiltIn, State, Step
 
 
@@ -50,14 +51,14 @@ class LSTMCell(BuiltIn):
             i, f = i + p_i * c, f + p_f * c
             if self.peephole_output == "previous":
                 o = o + p_o * c
-        i, f, g = self.gate_activation(i), self.gate_activation(f), self.activation(g)
+        i, f, g = pointwise(self.gate_activation, i), pointwise(self.gate_activation, f), pointwise(self.activation, g)
         c = f * c + i * g
         if self.weight_peephole is not None and self.peephole_output == "current":
             o = o + p_o * c
-        o = self.gate_activation(o)
-        h = o * self.output_activation(self._normed(c))
+        o = pointwise(self.gate_activation, o)
+        h = o * pointwise(self.output_activation, self._normed(c))
         if self.weight_hr is not None:
-            h = F.linear(h, self.weight_hr)  # (B, P)
+            h = linear(h, self.weight_hr)  # (B, P)
         return Step(h, (h, c), (i, f, g, o))
 
     def _normed(self, c: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from unrolled.cells.apart import pointwise
 from unrolled.cells.base import BuiltIn, State, Step
 
 
@@ -15,5 +16,5 @@ class RNNCell(BuiltIn):
 
     def step(self, gates_x: Tensor, state: State) -> Step:
         (h,) = state
-        h = self.activation(gates_x + self.recurrent(h))  # (B, H)
+        h = pointwise(self.activation, gates_x + self.recurrent(h))  # (B, H)
         return Step(h, (h,))

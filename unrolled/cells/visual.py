@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from unrolled.cells.apart import linear, pointwise
 from unrolled.cells.attending import BahdanauCell, LuongCell
 
 
@@ -40,7 +40,7 @@ class VisualCell(BahdanauCell):
             drawn = values.gather(1, places[..., None].expand(-1, -1, values.shape[2]))  # W queries for each memory
             drawn = drawn.flatten(0, 1)  # (B, C)
             context = drawn if self.expected is None else torch.where(self.expected[:, None], context, drawn)
-        return torch.sigmoid(F.linear(hidden, self.weight_gate, self.bias_gate)) * context, weights
+        return pointwise(torch.sigmoid, linear(hidden, self.weight_gate, self.bias_gate)) * context, weights
 
 
 AttentionCell = BahdanauCell | LuongCell | VisualCell

@@ -7,7 +7,9 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from unrolled.cells.apart import pointwise
 from unrolled.models.recurrent_settings import State
+from unrolled.nn.linear import Linear
 
 BridgeKind = Literal["auto", "linear", "zero"]
 
@@ -53,7 +55,7 @@ class Bridge(nn.Module):
             width = encoder.sizes[origin] * encoder.directions
             same = width == size and name in encoder.names and kind == "auto"
             for layer in range(0 if same else decoder.layers):
-                self.maps[f"{name}{layer}"] = nn.Linear(width, size)
+                self.maps[f"{name}{layer}"] = Linear(width, size)
 
     def forward(self, state: State) -> State:
         """(B, encoder's L·directions, H) each → (B, L, size) each."""
@@ -71,6 +73,6 @@ class Bridge(nn.Module):
             initial = by_layer[:, min(layer, self.encoder.layers - 1)]
             if f"{name}{layer}" in self.maps:
                 initial = self.maps[f"{name}{layer}"](initial)
-                initial = torch.tanh(initial) if name == "h" else initial
+                initial = pointwise(torch.tanh, initial) if name == "h" else initial
             made.append(initial)
         return torch.stack(made, dim=1)

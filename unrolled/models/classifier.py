@@ -12,6 +12,7 @@ from unrolled.data import Batch
 from unrolled.models.encoder_layers import EncoderLayerSettings, LookedAt, encoder_layers, looked_at
 from unrolled.models.inputs import FrameInput, TokenInput, WordInput
 from unrolled.models.recurrent_settings import Change, unchanged
+from unrolled.nn.linear import Linear
 from unrolled.nn.pooling import Pooling
 
 TEXT = only(inputs="text")
@@ -69,7 +70,7 @@ class Classifier(nn.Module):
         self.layer = encoder_layers(settings, inputs.output_size)
         directions = 2 if settings.bidirectional and settings.kind == "recurrent" else 1
         self.pool = Pooling(settings.pool, settings.width, directions)
-        self.scores = nn.Linear(self.pool.output_size, classes)
+        self.scores = Linear(self.pool.output_size, classes)
         self.ngrams: nn.EmbeddingBag | None = None
         if settings.ngrams and not isinstance(inputs, FrameInput):
             self.ngrams = nn.EmbeddingBag(settings.ngrams, classes, mode="sum")

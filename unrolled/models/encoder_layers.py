@@ -20,6 +20,7 @@ from unrolled.models.recurrent_settings import (
 )
 from unrolled.models.transformer_settings import Feedforward, Heads, NormFirst, PositionEncoding, check_heads
 from unrolled.nn.dropin import DropIn
+from unrolled.nn.linear import Linear
 from unrolled.nn.positions import Positions
 from unrolled.nn.transformer import TransformerEncoder, TransformerState
 
@@ -61,7 +62,7 @@ class TransformerLayers(nn.Module):
         super().__init__()
         width, heads = settings.hidden_size, settings.heads
         check_heads(width, heads)
-        self.project = nn.Linear(input_size, width)
+        self.project = Linear(input_size, width)
         self.positions = Positions(settings.positions, width, longest)
         self.dropout = nn.Dropout(settings.dropout)
         parts = (heads, settings.num_layers, settings.feedforward, settings.dropout, settings.norm_first)

@@ -31,6 +31,7 @@ from unrolled.models.windowed_transformer import WindowedTransformer
 from unrolled.nn.dropin import DropIn
 from unrolled.nn.embedding import Embedding
 from unrolled.nn.front import DenseFront
+from unrolled.nn.linear import Linear
 
 CALM = 3.0  # scaled inputs beyond it are compressed: training has hardly larger ones
 
@@ -133,8 +134,8 @@ class Forecaster(nn.Module):
             self.layer = recurrent_layer(settings, self.front.output_size, bidirectional=settings.bidirectional)
         self.dropout = nn.Dropout(settings.dropout)
         outputs = math.prod(layout.outputs) * output.size
-        self.head = nn.Linear(settings.width, outputs)
-        self.linear = nn.Linear(layout.inputs * (1 + layout.lags), outputs, bias=False) if layout.lags else None
+        self.head = Linear(settings.width, outputs)
+        self.linear = Linear(layout.inputs * (1 + layout.lags), outputs, bias=False) if layout.lags else None
         self.register_buffer("change_scale", torch.ones(layout.inputs))
         self.register_buffer("scale", torch.ones(layout.outputs))
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from unrolled.cells import Trace
+from unrolled.cells.apart import linear, mean, pointwise, row_engine
 from unrolled.errors import UserError
 from unrolled.models.chain import Chain, ChainStepper, dropped, dropped_words
 from unrolled.models.language_base import LanguageModel, LanguageModelSettings
@@ -22,6 +23,7 @@ from unrolled.models.recurrent_settings import (
 )
 from unrolled.nn.dropin import DropIn
 from unrolled.nn.embedding import Embedding
+from unrolled.nn.linear import Linear
 from unrolled.nn.stepper import Stepper
 from unrolled.search import TokenStep
 
@@ -61,7 +63,7 @@ class RecurrentLM(LanguageModel):
         self.embedding = Embedding(vocabulary_size, width)
         self.layer: DropIn | Chain = _layers(settings, width)
         outputs = settings.last_size if settings.last_size and not settings.projection else settings.output_size
-        self.scores = nn.Linear(outputs, vocabulary_size)
+        self.scores = Linear(outputs, vocabulary_size)
         for weight in (self.embedding.weight, self.scores.weight):
             nn.init.uniform_(weight, -0.1, 0.1)
         nn.init.zeros_(self.scores.bias)
@@ -139,7 +141,7 @@ class LanguageStepper:
         self._network = network
         self._stepper: Stepper | ChainStepper = network.layer.stepper(weights)
         self._embedding, self._bias = network.embedding.weight.detach(), network.scores.bias.detach()
-        self._scores = network.scores.weight.detach().t().contiguous()
+        self._scores = network.scores.weight.detach()
 
     def start(self, memory: Any) -> Any:
         return memory
@@ -148,7 +150,7 @@ class LanguageStepper:
         if state is None:
             state = self._stepper.initial_state(len(tokens))
         output, state = self._stepper(self._embedding[tokens], state)
-        return TokenStep(torch.addmm(self._bias, output, self._scores).log_softmax(-1), state)
+        return TokenStep(linear(output, self._scores, self._bias).log_softmax(-1), state)
 
     def prefill(self, tokens: Tensor, lengths: Tensor, state: Any) -> TokenStep:
         return self._network.prefill(tokens, lengths, state)
@@ -156,7 +158,7 @@ class LanguageStepper:
 
 def stepper_for(network: LanguageModel, rows: int, weights: str = "fp32") -> LanguageModel | LanguageStepper:
     """The fastest model to continue `rows` sequences token by token, with equal results up to rounding."""
-    small = rows <= MOST_ROWS_TO_STEP and network.device.type == "cpu"
+    small = (rows <= MOST_ROWS_TO_STEP or row_engine() is not None) and network.device.type == "cpu"
     if isinstance(network, RecurrentLM) and network.embedding.weight.dtype == torch.float32 and small:
         return LanguageStepper(network, weights)
     if weights != "fp32":
@@ -181,8 +183,8 @@ class FeedForwardLM(LanguageModel):
         width = settings.embedding_size or settings.hidden_size
         self.embedding = Embedding(vocabulary_size, width)
         self.dropout = nn.Dropout(settings.dropout)
-        self.hidden = nn.Linear(width if self.average else width * self.context, settings.hidden_size)
-        self.scores = nn.Linear(settings.hidden_size, vocabulary_size)
+        self.hidden = Linear(width if self.average else width * self.context, settings.hidden_size)
+        self.scores = Linear(settings.hidden_size, vocabulary_size)
         nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
 
     def features(
@@ -205,8 +207,8 @@ class FeedForwardLM(LanguageModel):
         return self._hidden(self.embedding(seen.unfold(1, self.context, 1)))
 
     def _hidden(self, windows: Tensor) -> Tensor:
-        x = windows.mean(dim=2) if self.average else windows.flatten(2)
-        return torch.tanh(self.hidden(self.dropout(x)))
+        x = mean(windows, 2) if self.average else windows.flatten(2)
+        return pointwise(torch.tanh, self.hidden(self.dropout(x)))
 
     def _features(self, windows: Tensor) -> Tensor:
         features: Tensor = self.dropout(self._hidden(windows))

@@ -19,6 +19,7 @@ from unrolled.models.embedding import token_embedding
 from unrolled.models.language_base import LEAST_CONTEXT, LanguageModel, LanguageModelSettings
 from unrolled.models.recurrent_settings import Change, unchanged
 from unrolled.models.transformer_settings import check_heads
+from unrolled.nn.linear import Linear
 from unrolled.nn.positions import Positions
 from unrolled.nn.transformer import TransformerEncoder, TransformerState
 from unrolled.nn.transformer_cache import FixedState, Kept
@@ -64,7 +65,7 @@ class TransformerLM(LanguageModel):
         self.dropout = nn.Dropout(settings.dropout)
         parts = (heads, settings.blocks, settings.feedforward, settings.dropout, settings.norm_first)
         self.encoder = TransformerEncoder(width, *parts, settings.activation, causal=True)
-        self.scores = nn.Linear(width, vocabulary_size)
+        self.scores = Linear(width, vocabulary_size)
         nn.init.zeros_(self.scores.bias)
         if settings.tied:
             self.scores.weight = self.embedding.weight

@@ -9,6 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from unrolled.cells.apart import each_alone, mean
 from unrolled.config import Section, but, only
 from unrolled.data import Batch
 from unrolled.data.signals.views import Shape
@@ -16,6 +17,7 @@ from unrolled.errors import UserError
 from unrolled.models.bridge import StateShape
 from unrolled.models.encoder import EncoderOutput
 from unrolled.models.recurrent_settings import TRANSFORMER
+from unrolled.nn.linear import Linear
 from unrolled.nn.transformer import TransformerEncoder
 from unrolled.nn.vision import RegionNet
 
@@ -84,8 +86,8 @@ class PictureEncoder(nn.Module):
         for name, size in (("", shape.sizes[-1] if shape.sizes else 1), ("vector_", shape.vector or 1)):
             self.register_buffer(f"{name}mean", torch.zeros(size))
             self.register_buffer(f"{name}deviation", torch.ones(size))
-        self.region = nn.Linear(width, settings.hidden_size) if width else None
-        self.whole = nn.Linear(shape.vector, settings.hidden_size) if shape.vector else None
+        self.region = Linear(width, settings.hidden_size) if width else None
+        self.whole = Linear(shape.vector, settings.hidden_size) if shape.vector else None
         self.norm = nn.LayerNorm(settings.hidden_size)
         self.dropout = nn.Dropout(settings.dropout)
         self.places: nn.Parameter | None = None
@@ -117,13 +119,13 @@ class PictureEncoder(nn.Module):
             total = total + self.places
         memory = self.norm(torch.relu(total))
         mask = torch.ones(memory.shape[:2], dtype=torch.bool, device=memory.device)
-        return EncoderOutput(self.dropout(memory), mask, (memory.mean(1, keepdim=True),))
+        return EncoderOutput(self.dropout(memory), mask, (mean(memory, 1)[:, None],))
 
     def _regions(self, inputs: Tensor) -> Tensor:
         """Features of each region, (B, S, D)."""
         x: Any = (inputs - self.mean) / self.deviation
         if self.net is not None:
-            x = self.net(x.movedim(-1, 1) if self.shape.kind == "pixels" else x)
+            x = each_alone(self.net, x.movedim(-1, 1) if self.shape.kind == "pixels" else x)
             if x.dim() == 4:  # maps (B, D, h, w)
                 x = x.flatten(2).transpose(1, 2)
         regions: Tensor = x.flatten(1, -2)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-import torch
 from torch import Tensor, nn
 
+from unrolled.cells.apart import total
 from unrolled.nn.plane import MDLSTM
 
 
@@ -34,4 +34,4 @@ class PlaneEncoder(nn.Module):
         plane = x.view(*x.shape[:2], self.maps, -1).transpose(2, 3)  # (B, T, R, M)
         for number, layer in enumerate(self.layers):
             plane = layer(self.dropout(plane) if number else plane, lengths)
-        return torch.sum(plane, dim=2)
+        return total(plane, 2)

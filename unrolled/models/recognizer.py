@@ -26,6 +26,7 @@ from unrolled.models.recurrent_settings import (
 )
 from unrolled.models.transformer_settings import Feedforward, Heads, NormFirst, PositionEncoding, check_heads
 from unrolled.nn.front import ConvolutionFront
+from unrolled.nn.linear import Linear
 from unrolled.nn.positions import Positions
 from unrolled.nn.transformer import TransformerEncoder
 
@@ -175,17 +176,17 @@ class Recognizer(nn.Module):
         self.plane: PlaneEncoder | None = None
         if settings.kind == "mdlstm":
             self.plane = plane_encoder(settings, kind)
-            self.scores = nn.Linear(self.plane.output_size, labels)
+            self.scores = Linear(self.plane.output_size, labels)
         elif settings.kind == "transformer":
             check_heads(settings.hidden_size, settings.heads)
-            self.project = nn.Linear(width, settings.hidden_size)
+            self.project = Linear(width, settings.hidden_size)
             self.positions = Positions(settings.positions, settings.hidden_size, max_length=8192)
             parts = (settings.heads, settings.num_layers, settings.feedforward, settings.dropout, settings.norm_first)
             self.encoder = TransformerEncoder(settings.hidden_size, *parts, causal=self.causal)
-            self.scores = nn.Linear(settings.hidden_size, labels)
+            self.scores = Linear(settings.hidden_size, labels)
         else:
             self.layer = recurrent_layer(settings, width, bidirectional=settings.bidirectional)
-            self.scores = nn.Linear(settings.output_size * (2 if settings.bidirectional else 1), labels)
+            self.scores = Linear(settings.output_size * (2 if settings.bidirectional else 1), labels)
 
     @property
     def time_factor(self) -> int:

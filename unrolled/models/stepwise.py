@@ -15,6 +15,7 @@ from unrolled.models.decoders import DecoderOutput
 from unrolled.models.encoder import EncoderOutput, EncoderSettings
 from unrolled.models.recurrent_settings import Change, recurrent_layer, state_from_torch, state_to_torch
 from unrolled.nn.embedding import Embedding
+from unrolled.nn.linear import Linear
 from unrolled.search import Shared, TokenStep
 
 
@@ -38,7 +39,7 @@ class Stepwise(nn.Module):
         self.embedding = Embedding(source_size, width)
         self.dropout = nn.Dropout(settings.dropout)
         self.layer = recurrent_layer(settings, width)
-        self.scores = nn.Linear(settings.output_size, target_size)
+        self.scores = Linear(settings.output_size, target_size)
 
     @property
     def device(self) -> torch.device:

@@ -17,6 +17,7 @@ from unrolled.models.recurrent_settings import Change, unchanged
 from unrolled.nn.crf import CRF
 from unrolled.nn.crf_partition import log_partition_of_logs
 from unrolled.nn.embedding import Embedding
+from unrolled.nn.linear import Linear
 
 Forbidden = tuple[Tensor, Tensor, Tensor]
 """Masks of transitions (K, K), first tags (K,) and last tags (K,) that are forbidden."""
@@ -100,7 +101,7 @@ class Tagger(nn.Module):
         self.dropout = nn.Dropout(settings.dropout)
         width = self.input.output_size + settings.feature_size * len(features)
         self.layer = encoder_layers(settings, width)
-        self.scores = nn.Linear(settings.width, tags)
+        self.scores = Linear(settings.width, tags)
         self.causal = not settings.bidirectional
         self.crf = CRF(tags) if crf else None
         self.forbidden = forbidden

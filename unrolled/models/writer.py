@@ -10,12 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from unrolled.cells import Trace
+from unrolled.cells.apart import pointwise
 from unrolled.data import Batch
 from unrolled.kernels.vocabulary.scores import linear_scores
 from unrolled.models.decoders import AttentiveDecoder, DecoderOutput, PlainDecoder, WriterSettings
 from unrolled.models.encoder import Encoder, EncoderOutput
 from unrolled.models.recurrent_settings import Change
 from unrolled.nn.dropout import Dropout
+from unrolled.nn.linear import Linear
 from unrolled.nn.positions import Positions
 from unrolled.nn.transformer import TransformerDecoder, TransformerState
 from unrolled.nn.transformer_cache import FixedState
@@ -29,7 +31,7 @@ class _TokenScores(nn.Module):
     scores: nn.Linear
 
     def _add_scores(self, width: int, embedding: nn.Embedding, tied: bool) -> None:
-        self.scores = nn.Linear(width, embedding.num_embeddings)
+        self.scores = Linear(width, embedding.num_embeddings)
         if tied:
             self.scores.weight = embedding.weight
         nn.init.zeros_(self.scores.bias)
@@ -66,7 +68,7 @@ class Writer(_TokenScores):
         inner = width if tied else settings.hidden_size
         self.decoder: PlainDecoder | AttentiveDecoder = make(settings, width, encoder, inner)
         self.dropout = Dropout(settings.dropout)
-        self.readout = nn.Linear(self.decoder.output_size, inner) if self.decoder.output_size != inner else None
+        self.readout = Linear(self.decoder.output_size, inner) if self.decoder.output_size != inner else None
         self._add_scores(inner, embedding, tied)
 
     @property
@@ -104,7 +106,7 @@ class Writer(_TokenScores):
 
     def _read_out(self, features: Tensor) -> Tensor:
         if self.readout is not None:
-            features = torch.tanh(self.readout(self.dropout(features)))
+            features = pointwise(torch.tanh, self.readout(self.dropout(features)))
         read: Tensor = self.dropout(features)
         return read
 

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unrolled.cells import Score
+from unrolled.cells.apart import row_engine
 from unrolled.cells.attending import join_heads, masked_softmax, scaled, split_heads
 from unrolled.errors import UserError
 from unrolled.nn.checks import check_choice, check_probability, check_sizes
@@ -49,12 +50,12 @@ class Attention(nn.Module):
         self.query_size, self.key_size = query_size, key_size
         self.size = {"additive": size, "general": query_size}.get(kind, key_size)  # of a projected key
         if kind == "additive":
-            self.query = nn.Linear(query_size, size, bias=False)  # W
-            self.key = nn.Linear(key_size, size)  # U, b
+            self.query = Linear(query_size, size, bias=False)  # W
+            self.key = Linear(key_size, size)  # U, b
             self.vector = nn.Parameter(torch.empty(size))  # v
             nn.init.uniform_(self.vector, -1 / math.sqrt(size), 1 / math.sqrt(size))
         elif kind == "general":
-            self.key = nn.Linear(key_size, query_size, bias=False)  # W
+            self.key = Linear(key_size, query_size, bias=False)  # W
 
     def project(self, memory: Tensor) -> Tensor:
         """memory (B, S, K) → keys (B, S, A): U k + b, W k, or the memory itself."""
@@ -199,6 +200,9 @@ class MultiHeadAttention(nn.Module):
         full: bool = False,
     ) -> Tensor:
         """`forward` of a projected query (B, N, T, d)."""
+        if (rows := row_engine()) is not None and rows.fits(query, keys, values):
+            found: Tensor = self.out_proj(rows.attention(query, keys, values, mask, causal)[0])
+            return found
         steps, positions = query.shape[2], keys.shape[2]
         dropout = self.dropout if self.training else 0.0
         output: Tensor
@@ -221,6 +225,10 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """`forward` and each head's weights (B, N, T, S): not fused, without dropout."""
         query = split_heads(linear(query, *self._projection(0)), self.num_heads)
+        if (rows := row_engine()) is not None and rows.fits(query, keys, values):
+            seen, shown = rows.attention(query, keys, values, mask, causal, show=True)
+            assert shown is not None
+            return self.out_proj(seen), shown
         allowed = _allowed(mask, causal, query.shape[2], keys.shape[2], query.device)
         weights = masked_softmax(query @ keys.mT * scaled(query.shape[-1]), allowed)
         return self.out_proj(join_heads(weights @ values)), weights

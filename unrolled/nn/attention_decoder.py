@@ -26,6 +26,7 @@ from unrolled.nn.attention import SCORES, Attention, MultiHeadAttention
 from unrolled.nn.attention_trace import traced_attention
 from unrolled.nn.checks import check_choice, check_probability, check_sizes
 from unrolled.nn.layers import GRU, LSTM, RNN
+from unrolled.nn.linear import Linear
 from unrolled.nn.stack import variational_mask
 
 CELLS: dict[str, type[RNN | LSTM | GRU]] = {"rnn": RNN, "lstm": LSTM, "gru": GRU}
@@ -114,11 +115,11 @@ class AttentionDecoder(nn.Module):
         if form == "luong":
             self.output_size = hidden_size if output_size is None else output_size
             check_sizes(output_size=self.output_size)
-            self.mix = nn.Linear(self.context_size + self._query_size(), self.output_size)  # W_c, b_c
+            self.mix = Linear(self.context_size + self._query_size(), self.output_size)  # W_c, b_c
         elif output_size not in (None, self.output_size):
             raise UserError(f"output_size={output_size} with form={form!r}.", f"Its output is s, {hidden_size} wide.")
         if form == "xu":
-            self.gate = nn.Linear(self._query_size(), 1)  # w_β, b_β
+            self.gate = Linear(self._query_size(), 1)  # w_β, b_β
         self.feed_size = self.output_size if form == "luong" else self.context_size
         rows = hidden_size * max(len(self.rnn.cell_class.gate_names), 1)
         self.weight_feed = nn.Parameter(torch.empty(rows, self.feed_size))

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from unrolled.cells.apart import row_engine
 from unrolled.kernels.native_buffers import Allocate, Sections
 from unrolled.kernels.native_operator import Kernel, NativeOperator
 from unrolled.kernels.unattended import is_unattended
@@ -105,7 +106,7 @@ def _forward(inputs: ChainInputs, allocate: Allocate | None) -> ChainResults:
         if running == 0:
             break
         now = local[t, :running]
-        alpha = now if t == 0 else (alphas[t - 1, :running] @ rows.between).mul_(now)
+        alpha = now if t == 0 else _times(alphas[t - 1, :running], rows.between).mul_(now)
         scales[t, :running] = alpha.sum(-1, keepdim=True)
         torch.div(alpha, scales[t, :running], out=alphas[t, :running])
     ending = (alphas[rows.at_end] * rows.last).sum(-1)  # (B,)
@@ -115,6 +116,13 @@ def _forward(inputs: ChainInputs, allocate: Allocate | None) -> ChainResults:
     total = torch.empty_like(result)
     total[rows.order] = result
     return ChainResults(total, saved if allocate else saved[:0].clone())
+
+
+def _times(rows: Tensor, matrix: Tensor) -> Tensor:
+    """rows @ matrix; where rows are apart, each as a product of its own."""
+    if row_engine() is None:
+        return rows @ matrix
+    return torch.bmm(rows[:, None], matrix.expand(len(rows), *matrix.shape)).squeeze(1)
 
 
 def _backward(inputs: ChainInputs, kept: ChainResults, d: ChainResults, needed: Sequence[bool]) -> dict[str, Tensor]:
@@ -135,7 +143,7 @@ def _backward(inputs: ChainInputs, kept: ChainResults, d: ChainResults, needed: 
     for t in range(steps - 1, -1, -1):
         running = rows.running[t]
         if done:
-            torch.mm(arrivals[t + 1, :done], before, out=betas[t, :done])
+            betas[t, :done] = _times(arrivals[t + 1, :done], before)
         if running > done:
             betas[t, done:running] = first[done:running]
         done = running

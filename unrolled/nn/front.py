@@ -9,7 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from unrolled.cells.apart import each_alone, row_engine
 from unrolled.kernels.lengths import real_steps
+from unrolled.nn.linear import Linear
 
 
 class DenseFront(nn.Module):
@@ -19,7 +21,7 @@ class DenseFront(nn.Module):
         super().__init__()
         layers: list[nn.Module] = []
         for before, after in zip([input_size, *sizes], sizes, strict=False):
-            layers += [nn.Linear(before, after), nn.ReLU(), nn.Dropout(dropout)]
+            layers += [Linear(before, after), nn.ReLU(), nn.Dropout(dropout)]
         self.layers = nn.Sequential(*layers)
         self.output_size = sizes[-1] if sizes else input_size
 
@@ -42,12 +44,12 @@ class ImageFront(nn.Module):
             blocks += [nn.Conv2d(before, maps, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
             before, maps, height, width = maps, min(maps * 2, 128), height // 2, width // 2
         self.convolutions = nn.Sequential(*blocks)
-        self.dense = nn.Linear(before * height * width, output_size)
+        self.dense = Linear(before * height * width, output_size)
         self.output_size = output_size
 
     def forward(self, x: Tensor) -> Tensor:
         rows, steps = x.shape[:2]
-        maps = self.convolutions(x.flatten(0, 1))  # (B·T, M, h, w)
+        maps = each_alone(self.convolutions, x.flatten(0, 1))  # (B·T, M, h, w)
         return torch.relu(self.dense(maps.flatten(1))).view(rows, steps, -1)
 
 
@@ -91,6 +93,8 @@ class ConvolutionFront(nn.Module):
 
     def forward(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """The outputs and their lengths, (B,): of T steps ⌈T / time_factor⌉."""
+        if row_engine() is not None and len(x) > 1:
+            return self._one_by_one(x, lengths)
         maps = x.unsqueeze(1)  # (B, M, T, D)
         for convolution, stride in zip(self.convolutions, self.strides, strict=True):
             maps = torch.relu(convolution(F.pad(maps, (0, 0, 2, 0)) if self.causal else maps))
@@ -98,3 +102,11 @@ class ConvolutionFront(nn.Module):
             real = real_steps(lengths, maps.shape[2])
             maps = maps * real[:, None, :, None]
         return maps.transpose(1, 2).flatten(2), lengths
+
+    def _one_by_one(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """`forward`, each sequence by itself and without padding: as if it were alone."""
+        alone = zip(x.split(1), lengths.split(1), strict=True)
+        each = [self(one[:, : int(length)], length) for one, length in alone]
+        longest = max(output.shape[1] for output, _ in each)
+        padded = [F.pad(output, (0, 0, 0, longest - output.shape[1])) for output, _ in each]
+        return torch.cat(padded), torch.cat([length for _, length in each])

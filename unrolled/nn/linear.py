@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from unrolled.cells import apart
 from unrolled.kernels.cuda.products import column_sums, product
 from unrolled.kernels.native_operator import gradients_by, transformed
 
@@ -31,7 +32,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     That also saves the pass that would turn each of them into float32.
     """
     if not _narrowed(x, weight, bias):
-        return F.linear(x, weight, bias)
+        return apart.linear(x, weight, bias)
     dtype = torch.get_autocast_dtype("cuda")
     with torch.autocast("cuda", enabled=False):
         found: Tensor = _Narrow.apply(x.to(dtype), weight, bias)  # type: ignore[no-untyped-call]  # torch's

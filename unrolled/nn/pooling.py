@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from unrolled.cells.apart import pointwise, product, softmax
 from unrolled.errors import unknown_name
+from unrolled.nn.linear import Linear
 
 POOLINGS = ("last", "max", "mean", "attention")
 
@@ -33,8 +35,8 @@ class Pooling(nn.Module):
                 raise unknown_name("pooling", one, POOLINGS)
         self.size, self.directions, self.output_size = size, directions, size * len(self.kinds)
         if "attention" in self.kinds:
-            self.project = nn.Linear(size, size)
-            self.query = nn.Linear(size, 1, bias=False)
+            self.project = Linear(size, size)
+            self.query = Linear(size, 1, bias=False)
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
         """states (B, T, D), mask (B, T) → (B, D), or (B, n·D) of n kinds."""
@@ -47,16 +49,16 @@ class Pooling(nn.Module):
             filled = states.masked_fill(~mask[..., None], -torch.inf).amax(dim=1)
             return torch.where(mask.any(dim=1)[:, None], filled, 0.0)
         weights = self.weights(kind, states, mask)
-        return torch.einsum("bt,btd->bd", weights, torch.where(mask[..., None], states, 0.0))
+        return product(weights[:, None], torch.where(mask[..., None], states, 0.0)).squeeze(1)
 
     def weights(self, kind: str, states: Tensor, mask: Tensor) -> Tensor:
         """The weight of each step (B, T): they sum to one over the real steps; padding has zero."""
         if kind == "mean":
             return mask / mask.sum(dim=1, keepdim=True).clamp(min=1)
-        scores = self.query(torch.tanh(self.project(states))).squeeze(-1).float()
+        scores = self.query(pointwise(torch.tanh, self.project(states))).squeeze(-1).float()
         scores = scores.masked_fill(~mask, -torch.inf)
         scores = scores.masked_fill(~mask.any(dim=1)[:, None], 0.0)  # an empty sequence must not become NaN
-        return torch.where(mask, scores.softmax(dim=1), 0.0).to(states.dtype)
+        return torch.where(mask, softmax(scores), 0.0).to(states.dtype)
 
     def _last(self, states: Tensor, mask: Tensor) -> Tensor:
         lengths = mask.sum(dim=1)

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from unrolled.cells import AnyCell, CellOf, ScanTrace, State
+from unrolled.cells.apart import mean, row_engine, total
 from unrolled.kernels import Keep, ScanJob, make_job, run_job_traced, run_jobs
 from unrolled.nn.dropout import keep_mask
 
@@ -102,9 +103,12 @@ def combine(outputs: list[Tensor], how: str, weight: Tensor | None) -> Tensor:
         return torch.cat(outputs, dim=-1)
     stacked = torch.stack(outputs)  # (L, B, T, O)
     if how == "mean":
-        return stacked.mean(dim=0)
+        return mean(stacked, 0)
     assert weight is not None
-    return torch.einsum("l,lbto->bto", weight.softmax(dim=0), stacked)
+    shares = weight.softmax(dim=0)
+    if row_engine() is not None:
+        return total(shares[:, None, None, None] * stacked, 0)
+    return torch.einsum("l,lbto->bto", shares, stacked)
 
 
 def suffix(depth: int, reverse: bool) -> str:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from unrolled.cells import Activation
 from unrolled.cells import activation as activation_of
+from unrolled.cells.apart import mean, pointwise
 from unrolled.errors import UserError
 from unrolled.nn.attention import MultiHeadAttention
 from unrolled.nn.checks import check_probability, check_sizes
@@ -119,7 +120,7 @@ class TransformerLayer(nn.Module):
         return together
 
     def _feed_forward(self, x: Tensor) -> Tensor:
-        hidden = self.activation(self.linear1(x))
+        hidden = pointwise(self.activation, self.linear1(x))
         if self.training:
             hidden = F.dropout(hidden, self.dropout)
         output: Tensor = self.linear2(hidden)
@@ -226,7 +227,7 @@ class _Stack(nn.Module):
             memory = state.memory[depth] if state.memory else None
             past = FixedKeys(*state.kept[depth], state.position, mask)
             x, _, _, cross = layer.run(x, None, False, past, memory, state.memory_mask, visible)
-        weights = None if cross is None else cross.mean(dim=1).flatten(0, 1)
+        weights = None if cross is None else mean(cross, 1).flatten(0, 1)
         return self._close(x, None).squeeze(1), state._replace(position=state.position + 1), weights
 
     def _continue(
@@ -361,4 +362,4 @@ class TransformerDecoder(_Stack):
         self._check(x, "(batch, size)")
         (output, state), cross = self._continue(x[:, None], state, visible=True)
         assert cross[-1] is not None
-        return TransformerStep(output.squeeze(1), state), cross[-1].mean(dim=1).flatten(0, 1)
+        return TransformerStep(output.squeeze(1), state), mean(cross[-1], 1).flatten(0, 1)

@@ -98,6 +98,10 @@ class RuntimeTask:
         keys: tuple[str, ...] = getattr(import_module(f"unrolled.tasks.{self.name}.options"), "FILE_KEYS", ())
         return keys
 
+    def together(self, most: int) -> int:
+        """The number of inputs in a batch."""
+        return most
+
     @property
     def runner(self) -> Callable[[Any], Any]:
         runner: Callable[[Any], Any] = found(HOMES[self.name].runner)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unrolled.cells.apart import pointwise, softmax
 from unrolled.kernels.vocabulary.scores import top_scores
 from unrolled.search.arrays import Function
 
@@ -135,13 +136,13 @@ class TorchArrays:
         return array.softmax(-1, dtype=torch.float64)
 
     def shares(self, array: Tensor) -> Tensor:
-        return array.softmax(-1)
+        return softmax(array)
 
     def sigmoid(self, array: Tensor) -> Tensor:
-        return array.sigmoid()
+        return pointwise(torch.sigmoid, array)
 
     def exp(self, array: Tensor) -> Tensor:
-        return array.exp()
+        return pointwise(torch.exp, array)
 
     def ascending(self, array: Tensor) -> Tensor:
         return array.sort(-1).values

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from unrolled.cells import BuiltIn, LSTMCell, LuongCell, Score, VisualCell
+from unrolled.cells.apart import row_engine
 from unrolled.kernels.attention import native_ops as ops
 from unrolled.kernels.attention.attention_job import Attended, AttentionJob
 from unrolled.kernels.native_core import ISA, NARROW
@@ -57,6 +58,8 @@ def outdone(job: AttentionJob) -> str | None:
     """
     batch, steps = job.gates_x.shape[:2]
     hidden = job.state[0].shape[1]
+    if row_engine() is not None:
+        return None
     if steps == 1 or (batch * steps < _ROWS and hidden > _WIDE):
         return "torch is faster for few steps"
     if ISA == "plain" and platform.machine() in ("x86_64", "AMD64") and hidden >= _WIDE:

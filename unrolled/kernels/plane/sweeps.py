@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from unrolled.cells.apart import linear, pointwise, product
 from unrolled.kernels.plane.reference import CORNERS
 
 
@@ -20,7 +21,7 @@ def from_corners(
 ) -> Tensor:
     """Four LSTMs (B, W, R, 4·H), one from each corner."""
     batch, columns, rows, _ = x.shape
-    projected = F.linear(x, weight_ih.flatten(0, 1), bias.flatten())  # (B, W, R, 4·5·H)
+    projected = linear(x, weight_ih.flatten(0, 1), bias.flatten())  # (B, W, R, 4·5·H)
     gates = torch.stack([_turned(one, way) for one, way in zip(projected.chunk(4, -1), CORNERS, strict=True)])
     plane = real[:, :, None, None].expand(batch, columns, rows, 1).to(x.dtype)
     there = torch.stack([_turned(plane, way) for way in CORNERS])
@@ -28,11 +29,11 @@ def from_corners(
 
     def cell(now: Tensor, beside: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         above = _shifted(c, 1)
-        i, f_w, f_r, g, o = (now + beside @ across).view(4, batch, rows, -1).chunk(5, dim=-1)
+        i, f_w, f_r, g, o = (now + product(beside, across)).view(4, batch, rows, -1).chunk(5, dim=-1)
         if peephole is not None:
             p_i, p_w, p_r, p_o = peephole[:, :, None, None].unbind(1)  # (4, 1, 1, H) each
             i, f_w, f_r = i + p_i * (c + above), f_w + p_w * c, f_r + p_r * above
-        c = torch.sigmoid(f_w) * c + torch.sigmoid(f_r) * above + torch.sigmoid(i) * torch.tanh(g)
+        c = _sigmoid(f_w) * c + _sigmoid(f_r) * above + _sigmoid(i) * pointwise(torch.tanh, g)
         return (o if peephole is None else o + p_o * c), c
 
     found = _sweep(_skewed(gates), _skewed(there), weight_hh.shape[-1], (0, 1), cell)  # (4, B, W + R − 1, R, H)
@@ -56,14 +57,15 @@ def _pair(x: Tensor, plane: Tensor, weight_ih: Tensor, weight_hh: Tensor, bias: 
     reach = weight_ih.shape[1] // 2
     taps = tuple(range(reach, -reach - 1, -1))
     read = weight_ih.transpose(2, 3).flatten(1, 2)  # (2, k·D, 4·H)
-    projected = torch.cat([_shifted(x, tap) for tap in taps], dim=-1) @ read[:, None, None] + bias[:, None, None, None]
+    seen = torch.cat([_shifted(x, tap) for tap in taps], dim=-1).flatten(0, 2)  # (B·T·N, k·D)
+    projected = product(seen, read).view(2, *x.shape[:3], -1) + bias[:, None, None, None]
     gates = torch.stack([projected[0], projected[1].flip(1)])
     there = torch.stack([plane, plane.flip(1)])
     across = weight_hh.transpose(2, 3).flatten(1, 2)  # (2, k·H, 4·H)
 
     def cell(now: Tensor, behind: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        i, f, g, o = (now + behind @ across).view(2, batch, lanes, -1).chunk(4, dim=-1)
-        return o, torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+        i, f, g, o = (now + product(behind, across)).view(2, batch, lanes, -1).chunk(4, dim=-1)
+        return o, _sigmoid(f) * c + _sigmoid(i) * pointwise(torch.tanh, g)
 
     ahead, back = _sweep(gates, there, weight_hh.shape[-1], taps, cell)
     return torch.cat([ahead, back.flip(1)], dim=-1)
@@ -86,9 +88,13 @@ def _sweep(
     for now, real in zip(gates.unbind(2), there.unbind(2), strict=True):
         behind = torch.cat([_shifted(h, tap) for tap in taps], dim=-1)  # (K, B, N, taps·H)
         o, c = cell(now.flatten(1, 2), behind.flatten(1, 2), c)
-        h, c = torch.sigmoid(o) * torch.tanh(c) * real, c * real
+        h, c = _sigmoid(o) * pointwise(torch.tanh, c) * real, c * real
         outputs.append(h)
     return torch.stack(outputs, dim=2)
+
+
+def _sigmoid(x: Tensor) -> Tensor:
+    return pointwise(torch.sigmoid, x)
 
 
 def _shifted(plane: Tensor, by: int) -> Tensor:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from unrolled.cells import BuiltIn, LSTMCell, ScanTrace, State
+from unrolled.cells.apart import row_engine
 from unrolled.kernels import native_core as core
 from unrolled.kernels.native_operator import transformed
 from unrolled.kernels.recurrence import native_ops as ops
@@ -70,7 +71,7 @@ def outdone(job: ScanJob) -> str | None:
     """
     cell = job.cell
     assert isinstance(cell, BuiltIn)
-    if torch_engine.refuses(job) is not None:
+    if row_engine() is not None or torch_engine.refuses(job) is not None:
         return None
     if torch.compiler._is_exporting_flag:  # is_exporting() is also True inside torch.compile of torch 2.11
         return _outdone_in_export(job)

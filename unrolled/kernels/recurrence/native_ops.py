@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 import unrolled.kernels._native as _native
+from unrolled.cells.apart import linear
 from unrolled.kernels.lengths import check_lengths
 from unrolled.kernels.native_buffers import (
     Allocate,
@@ -158,7 +159,10 @@ def _of_job(parts: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def _normed_projection(inputs: RecurrenceInputs, gain: Tensor, order: RowOrder, parts: dict[str, Tensor]) -> Tensor:
     """g∘LN(W x) + b in rows (T·B, G·H); `parts`, if any, are filled for the backward pass."""
-    projected = torch.mm(order.rows(inputs.x), inputs.weight_ih.t(), out=parts.get("projected"))
+    if parts:
+        projected = torch.mm(order.rows(inputs.x), inputs.weight_ih.t(), out=parts["projected"])
+    else:
+        projected = linear(order.rows(inputs.x), inputs.weight_ih)
     normed, mean, inverse = torch.native_layer_norm(projected, gain.shape, gain, inputs.bias_ih, 1e-5)
     if parts:
         parts["mean"].copy_(mean)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import unrolled.kernels._native as _native
+from unrolled.cells.apart import row_engine
 from unrolled.errors import UserError
 from unrolled.kernels.native_buffers import Allocate, Lease, address, empty
 from unrolled.kernels.native_core import NARROW
@@ -39,6 +40,8 @@ def top_scores(scores: Tensor, count: int, blocked: Tensor | None, normalised: b
 
 def score_rows(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x Wᵀ + b (N, V) in float32, its rows aligned."""
+    if (rows := row_engine()) is not None and rows.fits(x, weight, bias):
+        return rows.linear(x, weight, bias)
     return _write_scores(x, weight, bias, _aligned_rows(len(x), len(weight)))
 
 

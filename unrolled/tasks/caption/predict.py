@@ -59,7 +59,7 @@ def describe(model: Model, views: Sequence[View], options: WritingOptions) -> li
     options = with_dictionary(options, target.tokenizer, form=target.form, end=target.end)
     wanted = options.attention and network.attends
     answers = []
-    room = max(1, HYPOTHESES_AT_ONCE // options.side_by_side)
+    room = max(1, model.together(HYPOTHESES_AT_ONCE) // options.side_by_side)
     for first in range(0, len(views), room):
         part = views[first : first + room]
         with model.answering(options.precision):

@@ -51,7 +51,7 @@ def unlabelled(model: Model, inputs: list[Any]) -> RowBuckets:
     steps = [reader.steps(one) for one in inputs]
     gather = input_batches(reader, inputs, steps, config_of(model).model.ngrams)
     lengths = [len(one) for one in steps]
-    return RowBuckets(inputs, lengths, lambda rows: gather(rows, NOTHING), batch_size=AT_ONCE)
+    return RowBuckets(inputs, lengths, lambda rows: gather(rows, NOTHING), batch_size=model.together(AT_ONCE))
 
 
 def probabilities_of(

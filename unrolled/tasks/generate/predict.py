@@ -15,6 +15,7 @@ from unrolled.search.tokens.token_model import Graph
 from unrolled.tasks.generate import options as declared
 from unrolled.tasks.options import check_values
 from unrolled.tasks.shared import options as shared
+from unrolled.tasks.shared.answers import within
 from unrolled.tasks.shared.dictionary import Dictionary, LexicalOptions, with_dictionary
 from unrolled.tasks.shared.rescoring import RescoringOptions
 from unrolled.text import StreamDecoder, Tokenizer
@@ -145,8 +146,10 @@ def write_texts(
     backward = direction_of(model) == "backward"
     ids = [prompt_tokens(model, prompt) for prompt in prompts]
     writers = [TextWriter(tokenizer, prompt, options.stop, backward, options.lexicon) for prompt in ids]
+    with model.answering():
+        network = network_of(model).for_writing(len(ids), options.weights)
     steps = generate(
-        network_of(model).for_writing(len(ids), options.weights),
+        network,
         ids,
         limits_of(model, options),
         memory=state,
@@ -155,7 +158,7 @@ def write_texts(
         seeds=options.seed,
         graph=options.graph,
     )
-    for step in steps:
+    for step in within(model.answering, steps):
         for token in step:
             if piece := writers[token.row].feed(token.id):
                 yield token.row, piece
@@ -244,8 +247,10 @@ class TextStream:
         if settings.beam is not None:
             raise UserError("A stream draws its text.", "Leave out beam, or use predict.")
         writer = TextWriter(self._tokenizer, [], settings.stop, backward=False, dictionary=settings.lexicon)
+        with self._model.answering():
+            network = self._network.for_writing(1, settings.weights)
         steps = generate(
-            self._network.for_writing(1, settings.weights),
+            network,
             [[self._last]],
             settings.limits(self._tokenizer),
             memory=self._state,
@@ -254,7 +259,7 @@ class TextStream:
             seeds=settings.seed,
             graph=settings.graph,
         )
-        for step in steps:
+        for step in within(self._model.answering, steps):
             if piece := writer.feed(step[0].id):
                 yield piece
         if piece := writer.finish():

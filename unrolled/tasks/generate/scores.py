@@ -57,5 +57,5 @@ def _scores(network: Any, sequences: Sequence[NDArray[np.int64]]) -> list[float]
     log_probs = arrays.log_softmax(arrays.float(scores))  # (B, T, V)
     picked = arrays.gather(log_probs.reshape(-1, log_probs.shape[-1]), targets.reshape(-1)[:, None])
     kept = arrays.masked_fill(arrays.double(picked).reshape(real.shape), ~real, 0.0)
-    totals: list[float] = kept.sum(1).tolist()
+    totals: list[float] = kept.cumsum(1)[:, -1].tolist()  # in order: padding changes nothing
     return totals

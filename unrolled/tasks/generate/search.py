@@ -56,7 +56,7 @@ def searched(model: Model, prompts: Sequence[str], options: GenerationOptions) -
     options = with_words(model, options)
     answers: list[Continuation | None] = [None] * len(prompts)
     order = sorted(range(len(prompts)), key=lambda number: len(prompts[number]))
-    room = max(1, HYPOTHESES_AT_ONCE // options.search.size)
+    room = max(1, model.together(HYPOTHESES_AT_ONCE) // options.search.size)
     for first in range(0, len(order), room):
         part = order[first : first + room]
         for number, answer in zip(part, _found(model, [prompts[i] for i in part], options), strict=True):
@@ -73,20 +73,21 @@ def _found(model: Model, texts: Sequence[str], options: GenerationOptions) -> It
     assert options.beam is not None
     prompts = [prompt_tokens(model, text) for text in texts]
     several = options.n_best > 1 and options.lexicon is not None and options.lexicon.respells
-    found = beam_search(
-        network_of(model),
-        len(prompts),
-        replace(
-            limits_of(model, options),
-            max_tokens=[len(prompt) - 1 + options.max_tokens for prompt in prompts],
-            end=int(ends[0]),
-            prefixes=[prompt[1:] for prompt in prompts],
-        ),
-        start=prompts[0][0],
-        # outputs with several readings may read the same: of these more are needed
-        beam=replace(options.search, n_best=options.beam if several else options.n_best),
-        graph=options.graph,
-    )
+    with model.answering():
+        found = beam_search(
+            network_of(model),
+            len(prompts),
+            replace(
+                limits_of(model, options),
+                max_tokens=[len(prompt) - 1 + options.max_tokens for prompt in prompts],
+                end=int(ends[0]),
+                prefixes=[prompt[1:] for prompt in prompts],
+            ),
+            start=prompts[0][0],
+            # outputs with several readings may read the same: of these more are needed
+            beam=replace(options.search, n_best=options.beam if several else options.n_best),
+            graph=options.graph,
+        )
     given = token_log_probs(model, [np.array(prompt, dtype=np.int64) for prompt in prompts])
     for text, prompt, before, result in zip(texts, prompts, given, found, strict=True):
         answers = _Answers(model, options, text, prompt, before)

@@ -262,10 +262,10 @@ def cuts(weight: NDArray[np.floating[Any]], most: int, smooth: int) -> Iterator[
 def posteriors_of(model: Model, pool: Sequence[Window]) -> list[Array]:
     """The log-probabilities (T, V) of each window, on the CPU; windows of like length go side by side."""
     results: dict[int, Array] = {}
-    order = sorted(range(len(pool)), key=lambda i: len(pool[i].features))
+    most, order = model.together(AT_ONCE), sorted(range(len(pool)), key=lambda i: len(pool[i].features))
     while order:
         part = [order.pop(0)]
-        while order and (len(part) + 1) * len(pool[order[0]].features) <= AT_ONCE:
+        while order and (len(part) + 1) * len(pool[order[0]].features) <= most:
             part.append(order.pop(0))
         features = [pool[i].features for i in part]
         with model.answering():

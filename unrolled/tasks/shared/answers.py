@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -29,6 +30,18 @@ class Written:
 
 
 One = TypeVar("One", bound=Written)
+Item = TypeVar("Item")
+
+
+def within(block: Callable[[], AbstractContextManager[None]], items: Iterator[Item]) -> Iterator[Item]:
+    """The items of a generator, each made inside a block: between two of them the caller's own state holds."""
+    while True:
+        with block():
+            try:
+                item = next(items)
+            except StopIteration:
+                return
+        yield item
 
 
 def note_cut(answers: Sequence[One], what: str) -> Sequence[One]:

@@ -11,14 +11,16 @@ from unrolled.data.readers.tagged.frames import Tagged
 from unrolled.tasks.tag.assets import TagAssets
 
 if TYPE_CHECKING:
+    from unrolled.model import Model
     from unrolled.training import TrainSettings
 
 AT_ONCE = 64  # sequences in a batch when there are no gradients
 
 
-def unlabelled(assets: TagAssets, examples: Sequence[Tagged]) -> RowBuckets:
+def unlabelled(model: Model, examples: Sequence[Tagged]) -> RowBuckets:
     """Sequences to tag, as NumPy's arrays."""
-    return RowBuckets(examples, [len(one) for one in examples], assets.table(examples), batch_size=AT_ONCE)
+    table, lengths = model.assets.table(examples), [len(one) for one in examples]
+    return RowBuckets(examples, lengths, table, batch_size=model.together(AT_ONCE))
 
 
 def tag_batches(assets: TagAssets, examples: Sequence[Tagged], training: TrainSettings | None = None) -> RowBuckets:

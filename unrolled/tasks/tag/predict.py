@@ -57,7 +57,7 @@ def decode(model: Model, batches: RowBuckets, *, probabilities: bool = False) ->
 def predict(model: Model, inputs: Any, probabilities: bool = False) -> Any:
     """The answer to an input, or to each of a list of them: see `Tag.predict`."""
     alone, examples = examples_of(model, inputs)
-    found = decode(model, unlabelled(model.assets, examples), probabilities=bool(probabilities))
+    found = decode(model, unlabelled(model, examples), probabilities=bool(probabilities))
     answers = [answer_of(model, one, *answer) for one, answer in zip(examples, found, strict=True)]
     return answers[0] if alone else answers
 

@@ -76,7 +76,7 @@ class TagRunner(Runner):
         """The text of a document with its tags."""
         if document.write is not None:
             sentences = [sentence_of_input(self.model, one) for one in document.sentences]
-            paths = paths_of(self.model, unlabelled(self.model.assets, sentences))
+            paths = paths_of(self.model, unlabelled(self.model, sentences))
             yield from document.write([self.model.assets.names(path) for path in paths])
         else:
             for one, answer in self.answer(map(Input, document.sentences), {}):

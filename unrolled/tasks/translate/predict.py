@@ -81,7 +81,7 @@ def translate(model: Model, texts: Sequence[str], options: WritingOptions) -> li
     def gather(some: Rows) -> Batch:
         return source_arrays(assets, sources, some)
 
-    room = max(1, tokens_at_once(model.device) // options.side_by_side)
+    room = max(1, model.together(tokens_at_once(model.device)) // options.side_by_side)
     batches = RowBuckets(rows, sources.lengths + 1, gather, batch_size=1, batch_tokens=room)
     with model.answering(options.precision):
         for index in range(len(batches)):
