@@ -92,5 +92,5 @@ def test_one_wrong_request_does_not_fail_those_beside_it(run_of: Runs) -> None:
 
     a, b, bad, c = asyncio.run(ask(service_of(run_of)))
     assert (a, b, c) == (["A"], ["B"], ["C"])
-    with pytest.raises(ValueError, match="^$"):
+    with pytest.raises(ValueError, match=r"^$"):
         raise bad

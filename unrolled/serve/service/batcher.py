@@ -7,7 +7,7 @@ import itertools
 import json
 import math
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -80,44 +80,35 @@ class Batcher:
         if not inputs:
             return []
         seconds = min(timeout or self.settings.timeout, self.settings.max_timeout)
-        if lease is not None:
-            return await self._run(name, work, list(inputs), options or {}, seconds, priority, lease.model)
-        loop = asyncio.get_running_loop()
-        end = loop.time() + seconds
-        held = await self.registry.acquire(name)
+        end = asyncio.get_running_loop().time() + seconds
+        held = lease if lease is not None else await self.registry.acquire(name)
+        job = self._job(work, held.model, list(inputs), options or {}, priority)
         try:
-            return await self._run(
-                name, work, list(inputs), options or {}, max(0.001, end - loop.time()), priority, held.model
-            )
+            return await self._run(name, job, seconds, end)
         finally:
-            held.release()
+            if lease is None:
+                held.release()
 
-    async def _run(
-        self,
-        name: str,
-        work: Work,
-        inputs: list[Any],
-        options: Mapping[str, Any],
-        seconds: float,
-        priority: int,
-        model: Model,
-    ) -> list[Any]:
-        loop = asyncio.get_running_loop()
-        job = Job(work, model, inputs, options, None, priority, loop.create_future())
-        job.answers, joins = [None] * len(inputs), work.joins and options.get("seed") is None
-        job.key = (id(model), work.name, options_key(options)) if joins else id(job)
-        costs = [max(1.0, work.cost(one, options)) for one in inputs]
-        if joins:
+    def _job(self, work: Work, model: Model, inputs: list[Any], options: Mapping[str, Any], priority: int) -> Job:
+        joins = work.joins and options.get("seed") is None
+        future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        key: Any = (id(model), work.name, options_key(options)) if joins else object()
+        return Job(work, model, inputs, options, key, priority, joins, future, [None] * len(inputs))
+
+    async def _run(self, name: str, job: Job, seconds: float, end: float) -> list[Any]:
+        loop, work = asyncio.get_running_loop(), job.work
+        costs = [max(1.0, work.cost(one, job.options)) for one in job.inputs]
+        if job.joins:
             units = [WorkUnit(job, range(i, i + 1), cost, next(self._numbers)) for i, cost in enumerate(costs)]
         else:
-            units = [WorkUnit(job, range(len(inputs)), sum(costs), next(self._numbers))]
+            units = [WorkUnit(job, range(len(job.inputs)), sum(costs), next(self._numbers))]
         job.left = len(units)
         speed = self._speeds.get((name, work.name), 0.0)
         slow = max(unit.cost for unit in units) * speed > self.settings.slow_ms / 1000
         lane = self._lane(name, LONG if slow else SHORT)
         self._check_room(name, lane, len(units), speed)
         lane.add(units)
-        timer = loop.call_later(seconds, expire, job, seconds)
+        timer = loop.call_at(end, expire, job, seconds)
         try:
             return await job.future
         finally:
@@ -158,7 +149,7 @@ class Batcher:
 
     async def iterate(
         self, name: str, make: Callable[[Model], Iterator[T]], *, timeout: float | None = None
-    ) -> AsyncIterator[T]:
+    ) -> AsyncGenerator[T, None]:
         """The pieces of an iterator over the model, as they come: for texts that are written while the client reads.
 
         `make` and the iterator run in a thread of their own. Closing this closes the iterator.

@@ -8,7 +8,7 @@ import threading
 import time
 from bisect import insort
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -42,8 +42,9 @@ class Job:
     options: Mapping[str, Any]
     key: Any  # jobs with equal keys may be joined
     priority: int
+    joins: bool
     future: asyncio.Future[list[Any]]
-    answers: list[Any] = field(default_factory=list)
+    answers: list[Any]
     left: int = 0
     dead: bool = False  # nobody waits for it any more; also read by worker threads
 
@@ -138,7 +139,7 @@ class Lane:
         for unit in self.waiting:
             fits = unit is first or (
                 len(batch) < self._settings.max_batch
-                and first.job.work.joins
+                and first.job.joins
                 and unit.job.key == first.job.key
                 and abs(unit.size - first.size) <= 1
             )
