@@ -23,8 +23,8 @@ from playwright.sync_api import sync_playwright
 
 from unrolled import Model, api
 from unrolled.nn import LSTM
-from unrolled.serve import Asked, Inspection
-from unrolled.serve.page import find_port, make_app
+from unrolled.serve.inspector import Asked, Inspection
+from unrolled.serve.inspector.page import find_port, make_app
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from tests.tolerances import assert_close as close
 from unrolled import UserError, api
 from unrolled.errors import Note
 from unrolled.model import Model
-from unrolled.serve import Asked, Inspection, save_report
+from unrolled.serve.inspector import Asked, Inspection, save_report
 from unrolled.tasks import Example
 from unrolled.tasks.recognize.batches import features_batch
 from unrolled.tasks.recognize.predict import whole

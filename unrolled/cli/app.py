@@ -23,6 +23,7 @@ from unrolled.cli.lm import lm
 from unrolled.cli.options import with_options
 from unrolled.cli.reproduce import reproduce
 from unrolled.cli.run import run
+from unrolled.cli.serve import serve
 from unrolled.cli.share import card, push
 from unrolled.cli.train import train
 from unrolled.cli.verb import Verb
@@ -55,7 +56,7 @@ TASK_COMMANDS: dict[str, tuple[Callable[..., None], options.Verb | None]] = {
     "card": (card, None),
     "push": (push, None),
 }
-PLAIN_COMMANDS = (words, decode, reproduce, doctor)
+PLAIN_COMMANDS = (serve, words, decode, reproduce, doctor)
 
 
 class TaskVerb(Verb):

@@ -112,7 +112,7 @@ def inspect(
     """
     from unrolled import api
     from unrolled.see.figures.style import read_width
-    from unrolled.serve import Asked, Inspection, save_report, serve
+    from unrolled.serve.inspector import Asked, Inspection, save_report, serve
 
     inches = read_width(figures.width)
     if figures.figures is None and (figures.width is not None or figures.only is not None):

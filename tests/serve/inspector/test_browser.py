@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from tests.see.models import KINDS
-from tests.serve.browsing import Models, Runs, close, inspection_of, opened, plotted, served, until
+from tests.serve.inspector.browsing import Models, Runs, close, inspection_of, opened, plotted, served, until
 from unrolled import api
 from unrolled.see.views.runs import Updates
-from unrolled.serve import Asked, Inspection, save_report
+from unrolled.serve.inspector import Asked, Inspection, save_report
 
 EVERY = [
     "generate-lstm",

@@ -19,8 +19,8 @@ from unrolled.see.places import Place
 from unrolled.see.views import layers as layer_views
 from unrolled.see.views import trace as views
 from unrolled.see.views.runs import run_rows
-from unrolled.serve.asked import Asked
-from unrolled.serve.vectors import nearest, vector_map, why_no_words, word_map
+from unrolled.serve.inspector.asked import Asked
+from unrolled.serve.inspector.vectors import nearest, vector_map, why_no_words, word_map
 from unrolled.tasks.runner import Request
 from unrolled.tasks.tracer import Tracer
 
@@ -126,6 +126,8 @@ class Inspection:
     def _input(self, model: Model, query: Query) -> tuple[Any, dict[str, Any]]:
         """The text of the query, or, if it is empty, the command's file or example; and an example's truth."""
         text = query.get("text", "")
+        if self.asked.given is not None:
+            return self.asked.given, {}
         if model.runner.reads_files and text not in ("", self.asked.text):
             raise UserError(
                 "The page shows only the file given on the command line.",

@@ -26,11 +26,12 @@ class Asked:
     options: Mapping[str, Any] = field(default_factory=dict)
     example: int | None = None  # index into the first model's validation data
     opens: Mapping[str, str] = field(default_factory=dict)  # the page's initial layer, step, unit
+    given: Any = None  # the input itself, in the form that the task takes
 
     def __post_init__(self) -> None:
         if sum(one is not None for one in (self.text, self.file, self.example)) > 1:
             raise UserError("There is more than one input.", "Give one: a text, --file FILE or --example N.")
-        self._found: Any = None
+        self._found: Any = self.given
         self._truth: Any = None
         if self.example is not None:
             found = self._first.tracer.example(self._first.task.read(self._first.config).valid, self.example)

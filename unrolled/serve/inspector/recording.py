@@ -9,8 +9,8 @@ from typing import Any
 from unrolled.errors import UserError
 from unrolled.see.report import check_place, key, write_report
 from unrolled.see.views.layers import UNROLLED_STEPS
-from unrolled.serve.asked import issue_notes
-from unrolled.serve.inspection import Inspection
+from unrolled.serve.inspector.asked import issue_notes
+from unrolled.serve.inspector.inspection import Inspection
 
 MOST_STEPS = 200  # with equations in a report
 

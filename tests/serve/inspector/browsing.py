@@ -14,8 +14,8 @@ import torch
 from tests.see.models import FILES, KINDS
 from unrolled import api
 from unrolled.model import Model
-from unrolled.serve import Asked, Inspection
-from unrolled.serve.page import find_port, make_app
+from unrolled.serve.inspector import Asked, Inspection
+from unrolled.serve.inspector.page import find_port, make_app
 
 Runs = Callable[[str], Path]
 Models = Callable[[str], Model]

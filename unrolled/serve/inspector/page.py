@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from unrolled.errors import UserError
 from unrolled.see.report import MODULES, live_page, page_file, plotly_script
-from unrolled.serve.inspection import Inspection
+from unrolled.serve.inspector.inspection import Inspection
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

@@ -11,9 +11,9 @@ from PIL import Image
 
 from tests.fitting import fitting
 from tests.see.models import SEEN, write_files
-from tests.serve.browsing import opened, served
+from tests.serve.inspector.browsing import opened, served
 from unrolled import Model, api
-from unrolled.serve import Asked, Inspection
+from unrolled.serve.inspector import Asked, Inspection
 
 DARK, DUSK = 0.12, 70  # brightness and grey of regions without attention
 BLURRED = 24  # the browser smooths the map: beside the middle of a region an eighth of its neighbours shines through

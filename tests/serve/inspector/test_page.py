@@ -21,10 +21,10 @@ from unrolled import UserError, api
 from unrolled.model import Model
 from unrolled.see.report import MODULES
 from unrolled.see.views import trace as views
-from unrolled.serve import Asked, Inspection, save_report
-from unrolled.serve import page as page_module
-from unrolled.serve.inspection import VIEWS
-from unrolled.serve.page import find_port, make_app, serve
+from unrolled.serve.inspector import Asked, Inspection, save_report
+from unrolled.serve.inspector import page as page_module
+from unrolled.serve.inspector.inspection import VIEWS
+from unrolled.serve.inspector.page import find_port, make_app, serve
 
 pytest.importorskip("fastapi", reason="the page needs fastapi: pip install 'unrolled[see]'")
 from fastapi.testclient import TestClient

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.serve.browsing import Models, Runs, close, inspection_of, opened, plotted, served, until
+from tests.serve.inspector.browsing import Models, Runs, close, inspection_of, opened, plotted, served, until
 from unrolled import api
-from unrolled.serve import Asked, Inspection
+from unrolled.serve.inspector import Asked, Inspection
 
 
 def test_a_long_text_is_binned_and_zoomed_into(page: Any, run_of: Runs, model_of: Models, data: Path) -> None:

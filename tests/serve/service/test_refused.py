@@ -1,0 +1,92 @@
+"""Requests that are refused, with the full text of the error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.serve.service.conftest import Clients
+
+PREDICT = "/v1/models/classify/predict"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "error"),
+    [
+        (
+            "/v1/models/mood/predict",
+            {"inputs": "one"},
+            404,
+            ("Unknown model 'mood'. Choices: classify.", "not_found_error", "model", "model_not_found"),
+        ),
+        (
+            PREDICT,
+            {"inputs": []},
+            400,
+            ("There is no input. Give at least one.", "invalid_request_error", "inputs", "no_input"),
+        ),
+        (
+            PREDICT,
+            {"inputs": "one", "options": {"beam": 3}},
+            400,
+            (
+                "options.beam: Extra inputs are not permitted.",
+                "invalid_request_error",
+                "options.beam",
+                "extra_forbidden",
+            ),
+        ),
+        (
+            PREDICT,
+            {"inputs": "x" * 100_001},
+            413,
+            ("An input has 100,001 characters; the limit is 100,000.", "invalid_request_error", "inputs", "too_long"),
+        ),
+        (
+            PREDICT,
+            {"inputs": {"frames": [[1.0]]}},
+            400,
+            ("Input 1 is ndarray. Expected a text.", "invalid_request_error", None, "invalid_value"),
+        ),
+    ],
+)
+def test_wrong_bodies(client_of: Clients, path: str, body: Any, status: int, error: tuple[Any, ...]) -> None:
+    with client_of("classify") as client:
+        answer = client.post(path, json=body)
+    message, kind, param, code = error
+    assert answer.json() == {"error": {"message": message, "type": kind, "param": param, "code": code}}
+    assert answer.status_code == status
+
+
+def test_hosts_origins_keys_and_rates(client_of: Clients, tmp_path: Path) -> None:
+    keys = tmp_path / "keys.txt"
+    keys.write_text("# the clients\nana 0123456789abcdef0123\n")
+    with client_of("classify") as client:
+        assert client.get("/v1/models", headers={"host": "evil.example"}).json()["error"]["code"] == "host_not_allowed"
+        assert client.get("/v1/models", headers={"origin": "http://evil.example"}).status_code == 403
+        assert client.get("/v1/models", headers={"origin": "http://127.0.0.1"}).status_code == 200
+    with client_of("classify", api_key_file=keys, rate=0.001, burst=2) as client:
+        assert client.get("/healthz").status_code == 200
+        wrong = client.get("/v1/models", headers={"x-api-key": "no"})
+        assert wrong.status_code == 401
+        assert wrong.json()["error"] == {
+            "message": "The API key is not known. Send one as `Authorization: Bearer KEY` or `X-API-Key: KEY`.",
+            "type": "authentication_error",
+            "param": None,
+            "code": "invalid_api_key",
+        }
+        right = {"authorization": "Bearer 0123456789abcdef0123"}
+        assert [client.get("/v1/models", headers=right).status_code for _ in range(3)] == [200, 200, 429]
+
+
+def test_a_body_is_bounded_while_it_streams(client_of: Clients) -> None:
+    with client_of("classify", max_body=1000) as client:
+        declared = client.post(PREDICT, content=b"x" * 2000, headers={"content-type": "application/json"})
+        streamed = client.post(
+            PREDICT, content=(b"x" * 100 for _ in range(20)), headers={"content-type": "application/json"}
+        )
+    for answer in (declared, streamed):
+        assert answer.status_code == 413
+        assert answer.json()["error"]["message"] == "The body is larger than 1,000 bytes."

@@ -1,0 +1,95 @@
+"""The process of `unrolled serve`: uvicorn around the app, and an end that answers every accepted request."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import warnings
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import uvicorn
+
+from unrolled.errors import Note, UserError
+from unrolled.serve.service.app import Service, make_app
+from unrolled.serve.service.settings import ServeSettings
+
+BACKLOG = 2048
+LAST_LOOK = 0.2  # seconds in which connections that are kept open learn that they end
+
+
+class Server(uvicorn.Server):
+    """A server that says where it listens, and drains on SIGTERM and Ctrl-C."""
+
+    def __init__(self, config: uvicorn.Config, service: Service, say: Callable[[str], None]) -> None:
+        super().__init__(config)
+        self._service, self._say = service, say
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            settings = self._service.settings
+            host = f"[{settings.host}]" if ":" in settings.host else settings.host
+            names = ", ".join(self._service.registry.names)
+            self._say(f"http://{host}:{settings.port}/  serves {names} (press Ctrl-C to stop)")
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to drain. A second signal ends at once."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """No new connections; open ones hear `Connection: close` with their next answer; then all are waited for."""
+        self._service.draining = True
+        for server in self.servers:
+            server.close()
+        for one in sockets or ():
+            one.close()
+        await asyncio.sleep(LAST_LOOK)
+        await super().shutdown([])
+
+
+def run(models: Any, settings: ServeSettings, say: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or Ctrl-C."""
+    if not settings.local and settings.api_key_file is None:
+        raise UserError(
+            f"Other machines reach {settings.host}, and there are no API keys.",
+            "Give a file of keys, --api-key-file FILE; or --host 127.0.0.1, for this machine only.",
+        )
+    warnings.simplefilter("ignore", Note)  # notes are about inputs, and may quote them
+    logging.getLogger("unrolled.serve").setLevel(logging.INFO)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
+    listening = bound(settings)
+    app = make_app(models, settings)
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_graceful_shutdown=int(settings.drain),
+        h11_max_incomplete_event_size=settings.max_header,
+        proxy_headers=settings.proxy is not None,
+        forwarded_allow_ips=settings.proxy or "",
+    )
+    Server(config, app.state.service, say).run([listening])
+
+
+def bound(settings: ServeSettings) -> socket.socket:
+    """A socket that listens at the address of the settings."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listening = socket.socket(family)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((settings.host, settings.port))
+    except (OSError, OverflowError) as error:
+        listening.close()
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UserError(
+            f"The service cannot listen at {settings.host}:{settings.port}: {reason}.", "Give another --port or --host."
+        ) from None
+    listening.set_inheritable(True)
+    return listening
