@@ -140,6 +140,9 @@ class TorchArrays:
     def sigmoid(self, array: Tensor) -> Tensor:
         return array.sigmoid()
 
+    def binary_cross_entropy(self, scores: Tensor, targets: Tensor) -> Tensor:
+        return torch.nn.functional.binary_cross_entropy_with_logits(scores, targets, reduction="none")
+
     def exp(self, array: Tensor) -> Tensor:
         return array.exp()
 
