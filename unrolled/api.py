@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from unrolled.config import changes_of
 from unrolled.errors import UserError
 from unrolled.jobs import DryRun, TrainingJob, configure, dry_run, load_model, resume_run
-from unrolled.model import Model, check_path
+from unrolled.model import Model
 from unrolled.search import NGram, TextScorer
 from unrolled.see import length_figure
 from unrolled.see.figures.lengths import check_picture
 from unrolled.tasks import Task
+from unrolled.text.files import check_path
 from unrolled.training.folder import check_free
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
@@ -40,6 +39,7 @@ from unrolled.models.weights import unique_weights
 from unrolled.see import ModelTrace
 from unrolled.see.options import TraceOption
 from unrolled.text import Vectors
+from unrolled.text.files import check_path
 from unrolled.training.checkpoint import write_atomically
 from unrolled.training.precision import autocast, pick_precision
 
@@ -319,17 +319,6 @@ def _several(given: Sequence[str], what: str) -> tuple[str, ...]:
     if isinstance(given, str):
         raise UserError(f"{what}={given!r} is one text.", f"Give a list: {what}=[{given!r}].")
     return tuple(given)
-
-
-def check_path(given: Any, what: str) -> None:
-    """Reject anything but a path; the message begins with `what`."""
-    if isinstance(given, (str, PathLike)):
-        return
-    size = f" of {len(given):,}" if hasattr(given, "__len__") else ""
-    raise UserError(
-        f"{what} is {type(given).__name__}{size}. Expected the path of a file: data in memory is not read.",
-        'Write it to one, for example a .jsonl with a line {"text": …, "label": …} for each example.',
-    )
 
 
 def current_versions() -> dict[str, str]:

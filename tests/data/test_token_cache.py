@@ -201,7 +201,7 @@ def test_a_large_test_file_is_scored_as_a_small_one(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     model = api.train("generate", train=book, out=tmp_path / "run", set=SMALL, quiet=True)
     expected = model.evaluate(book)
-    monkeypatch.setattr("unrolled.tasks.generate.read.LARGE", 1)
+    monkeypatch.setattr("unrolled.tasks.generate.texts.LARGE", 1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert model.evaluate(book) == expected

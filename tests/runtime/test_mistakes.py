@@ -144,7 +144,6 @@ TORCH = "Use the model file with unrolled.load, which needs torch."
 def test_options_that_an_exported_model_lacks() -> None:
     mood, writer = exported_of("classify"), exported_of("generate-lstm")
     refused: list[tuple[Callable[[], Any], str]] = [
-        (lambda: mood.evaluate("x.tsv"), f"An exported model has no `evaluate`. {TORCH}"),
         (lambda: mood.trace("fine"), f"An exported model has no `trace`. {TORCH}"),
         (
             lambda: writer.predict("3", weights="int8"),

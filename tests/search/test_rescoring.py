@@ -11,7 +11,7 @@ import unrolled
 from tests.search.ngram.test_training import trained
 from unrolled.errors import UserError
 from unrolled.search import rescore
-from unrolled.tasks import Generate
+from unrolled.tasks.generate.scores import evaluate_text
 
 TEXT = "dog bites man\nman buys dog\ndog bites dog\n" * 60
 
@@ -42,7 +42,7 @@ def test_a_trained_model_scores_lines(level: str, direction: str, kind: str, tmp
     assert together == pytest.approx([model.log_prob([text])[0] for text in texts], abs=1e-4)
     for text, score in zip(texts[:4], together, strict=False):
         alone = text + "\n" if direction == "forward" else "\n" + text
-        scores = Generate().evaluate_text(model, alone)
+        scores = evaluate_text(model, alone)
         assert score == pytest.approx(-scores["nats_per_token"] * scores["tokens"], abs=1e-4)
     best, *_ = rescore([("nam setib god", 0.0), ("dog bites man", 0.0)], model, weight=0.5)
     assert best.text == "dog bites man"

@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from unrolled.cli.loading import load_either
 from unrolled.cli.options import Device, FileKeys, ModelPath, OwnTask, chosen_options, with_text_scorer
 from unrolled.errors import UserError, unknown_name
 
@@ -48,7 +49,7 @@ def run(
     from unrolled.tasks import Request
 
     form = _format(format, as_json)
-    loaded = _load(model, own, device).read_as(overrides)
+    loaded = load_either(model, own, device).read_as(overrides)
     options = chosen_options("run", loaded.task, values)
     if hasattr(loaded.task, "check"):  # of an exported model, which lacks some
         loaded.task.check(options)
@@ -65,22 +66,6 @@ def run(
         _answer(loaded, Request(raw=sys.stdin.buffer, format=form), options)
     else:
         _answer(loaded, Request(lines=standard_input(), format=form, keep=kept), options)
-
-
-def _load(path: str, own: OwnTask, device: str) -> Any:
-    """The model of a file or run folder; of an exported model's folder, without torch."""
-    from unrolled.exported import is_exported
-
-    if not is_exported(path):
-        from unrolled import api
-
-        return api.load(path, task=own, device=device)
-    if own is not None or device != "cpu":
-        flag = "--task" if own is not None else f"--device {device}"
-        raise UserError(f"{flag} is not for an exported model: it runs on the CPU, with its own task.", "Leave it out.")
-    from unrolled import runtime
-
-    return runtime.load(path)
 
 
 def _format(format: str | None, as_json: bool) -> Any:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from unrolled.search.arrays import Array, arrays_of
 
 
@@ -33,6 +36,11 @@ class ForecasterSizes:
     def next(self) -> int:
         """The index of the horizon of one step."""
         return self.horizons.index(1)
+
+    def last_values(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The value of each target in features (…, F), (…, K); NaN where it is not an input."""
+        columns = np.concatenate([x[..., : self.inputs], np.full_like(x[..., :1], np.nan)], axis=-1)
+        return columns[..., list(self.positions)]
 
     def with_guess(self, x: Array, guess: Array) -> Array:
         """Features (…, F) with the inputs that are targets replaced by a guess (…, K)."""

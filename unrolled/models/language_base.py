@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import Field, field_validator
 from torch import Tensor, nn
 
@@ -159,10 +161,12 @@ class LanguageModel(nn.Module):
 
         return stepper_for(self, rows, weights)
 
-    def nats(self, inputs: Sequence[int], targets: Sequence[int], state: Any) -> tuple[float, Any]:
+    def nats(
+        self, inputs: Sequence[int] | NDArray[np.int64], targets: Sequence[int] | NDArray[np.int64], state: Any
+    ) -> tuple[float, Any]:
         """The summed loss of tokens after others, and the state after these."""
-        scores, state = self(torch.tensor([inputs], device=self.device), state)
-        wanted = torch.tensor(targets, device=self.device)
+        scores, state = self(torch.as_tensor(inputs, device=self.device)[None], state)
+        wanted = torch.as_tensor(targets, device=self.device)
         return float(nn.functional.cross_entropy(wide(scores[0]), wanted, reduction="sum")), state
 
     def initial_state(self, rows: int) -> Any:

@@ -42,10 +42,10 @@ class RuntimeLanguageModel(RuntimeNetwork):
             state = step.state
         return np.stack(parts, axis=1), state
 
-    def nats(self, inputs: Sequence[int], targets: Sequence[int], state: Any) -> tuple[float, Any]:
+    def nats(self, inputs: Sequence[int] | Ids, targets: Sequence[int] | Ids, state: Any) -> tuple[float, Any]:
         """The summed loss of tokens after others, and the state after these."""
-        log_probs, state = self(np.array([inputs]), state)
-        picked = NUMPY.gather(log_probs[0], np.array(targets)[:, None])
+        log_probs, state = self(np.asarray(inputs)[None], state)
+        picked = NUMPY.gather(log_probs[0], np.asarray(targets)[:, None])
         return -float(picked.astype(np.float64).sum()), state
 
     def for_writing(self, rows: int, weights: str = "fp32") -> RuntimeLanguageModel:

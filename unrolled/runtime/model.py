@@ -15,6 +15,7 @@ from unrolled.runtime.graph import Graphs, onnxruntime
 from unrolled.runtime.manifest import Manifest, read_manifest
 from unrolled.runtime.settings import StoredSettings, file_changes
 from unrolled.tasks.options import TaskOptions, options_of
+from unrolled.text.files import check_path
 
 
 class Home(NamedTuple):
@@ -103,6 +104,11 @@ class RuntimeTask:
         return most
 
     @property
+    def parallel(self) -> bool:
+        """True if data may be two files."""
+        return self.name in ("translate", "caption")
+
+    @property
     def runner(self) -> Callable[[Any], Any]:
         runner: Callable[[Any], Any] = found(HOMES[self.name].runner)
         return runner
@@ -155,6 +161,19 @@ class RuntimeModel:
         self.task.check(options)
         return found(f"tasks.{self.task.name}.predict:predict")(self, inputs, **options)
 
+    def evaluate(
+        self, data: Any, *, set: Mapping[str, Any] | Sequence[str] | None = None, **options: Any
+    ) -> dict[str, Any]:
+        """Scores on a file, those of `unrolled.Model.evaluate`. `set` is for a file with other columns."""
+        for path in data if isinstance(data, tuple) and len(data) == 2 and self.task.parallel else (data,):
+            check_path(path, "The evaluation data")
+        self.task.options.check("eval", options)
+        self.task.check(options)
+        scores: dict[str, Any] = found(f"tasks.{self.task.name}.scores:evaluate_file")(
+            self.read_as(set), data, **options
+        )
+        return scores
+
     def stream(self, **options: Any) -> Any:
         """A stream that takes input in pieces; the split does not change the result."""
         self.task.options.check("stream", options)
@@ -171,7 +190,7 @@ class RuntimeModel:
         return replace(self, config=self.config.changed(changes)) if changes else self
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("evaluate", "trace", "embed", "word_vectors", "save", "tracer"):
+        if name in ("trace", "embed", "word_vectors", "save", "tracer"):
             raise UserError(f"An exported model has no `{name}`.", NEEDS_TORCH)
         raise AttributeError(f"RuntimeModel has no attribute {name!r}")
 

@@ -31,6 +31,35 @@ class RuntimeForecaster(RuntimeNetwork):
         self.causal = not settings.bidirectional
         self.layout, self.output = layout_of(settings, assets), output_of(settings, assets)
 
+    def __call__(
+        self, x: Frames, state: State | None = None, lengths: Any = None, resets: Any = None
+    ) -> tuple[Frames, State]:
+        """Features (B, T, F) → estimates (B, T, horizons, K, P), and the state after the last step.
+
+        Rows in `resets` begin anew; those of layers of both directions always do.
+        """
+        full = np.full(len(x), x.shape[1]) if lengths is None else lengths
+        if state is None or not self.causal:
+            found, state = self.whole({"inputs": x, "lengths": full})
+            return found["estimates"], state
+        begun = np.zeros(len(x), dtype=bool) if resets is None else resets
+        estimates: Frames | None = None
+        left = [part.copy() for part in state]
+        for rows in (np.flatnonzero(begun), np.flatnonzero(~begun)):
+            if not len(rows):
+                continue
+            if begun[rows[0]]:
+                found, after = self.whole({"inputs": x[rows], "lengths": full[rows]})
+            else:  # a row that ends within the window begins anew after it: what is left of it does not matter
+                found, after = self.step_graph({"inputs": x[rows]}, tuple(part[rows] for part in state))
+            if estimates is None:
+                estimates = np.zeros((len(x), *found["estimates"].shape[1:]), dtype=np.float32)
+            estimates[rows] = found["estimates"]
+            for part, new in zip(left, after, strict=True):
+                part[rows] = new
+        assert estimates is not None
+        return estimates, tuple(left)
+
     def row_stepper(self) -> RuntimeRows:
         return RuntimeRows(self)
 

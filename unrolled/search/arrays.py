@@ -175,6 +175,10 @@ class NumpyArrays:
         with np.errstate(over="ignore"):
             return 1 / (1 + np.exp(-array))
 
+    def binary_cross_entropy(self, scores: Array, targets: Array) -> Array:
+        """In nats, of each score (a log-odds) and its target from 0 to 1."""
+        return np.maximum(scores, 0) - scores * targets + np.log1p(np.exp(-np.abs(scores)))
+
     def exp(self, array: Array) -> Array:
         return np.exp(array)
 

@@ -141,6 +141,9 @@ class TorchArrays:
     def sigmoid(self, array: Tensor) -> Tensor:
         return pointwise(torch.sigmoid, array)
 
+    def binary_cross_entropy(self, scores: Tensor, targets: Tensor) -> Tensor:
+        return torch.nn.functional.binary_cross_entropy_with_logits(scores, targets, reduction="none")
+
     def exp(self, array: Tensor) -> Tensor:
         return pointwise(torch.exp, array)
 

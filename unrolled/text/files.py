@@ -8,8 +8,9 @@ import shlex
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from unrolled.errors import UserError
 
@@ -154,3 +155,14 @@ def utf8_lines(path: Path, expected: str) -> list[str]:
         raise UserError(f"Cannot read {path}: {error.strerror}.", expected) from None
     except UnicodeDecodeError:
         raise UserError(f"{path} is not UTF-8.", "Convert it, for example with iconv.") from None
+
+
+def check_path(given: Any, what: str) -> None:
+    """Reject anything but a path; the message begins with `what`."""
+    if isinstance(given, (str, PathLike)):
+        return
+    size = f" of {len(given):,}" if hasattr(given, "__len__") else ""
+    raise UserError(
+        f"{what} is {type(given).__name__}{size}. Expected the path of a file: data in memory is not read.",
+        'Write it to one, for example a .jsonl with a line {"text": …, "label": …} for each example.',
+    )

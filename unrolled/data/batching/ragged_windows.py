@@ -74,6 +74,10 @@ class RaggedWindows:
         return self._length
 
     def __getitem__(self, index: int) -> Batch:
+        return self.arrays(index).to("cpu")
+
+    def arrays(self, index: int) -> Batch:
+        """The batch as NumPy's arrays."""
         plan, naive = self._plan[index], self._flat.naive
         lengths = plan["length"].copy()
         steps = int(lengths.max())
@@ -92,7 +96,7 @@ class RaggedWindows:
             lengths=None if padding is None else lengths,
             resets=plan["begins"].copy(),
             more={} if naive is None else {"naive": window(naive, np.nan)},
-        ).to("cpu")
+        )
 
     def order(self, epoch: int) -> None:
         """Switch to the batches of this epoch."""

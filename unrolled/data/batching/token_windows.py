@@ -46,12 +46,16 @@ class ContiguousWindows:
         return len(self._cuts) - 1
 
     def __getitem__(self, index: int) -> Batch:
+        return self.arrays(index).to("cpu")
+
+    def arrays(self, index: int) -> Batch:
+        """The batch as NumPy's arrays."""
         begin, end = int(self._cuts[index]), int(self._cuts[index + 1])
         targets = self._table[:, begin:end].astype(np.int64)
         inputs = np.empty_like(targets)
         inputs[:, 0] = self._before() if begin == 0 else self._table[:, begin - 1]
         inputs[:, 1:] = targets[:, :-1]
-        return Batch(inputs, targets, lengths=self._lengths(begin, end)).to("cpu")
+        return Batch(inputs, targets, lengths=self._lengths(begin, end))
 
     def order(self, epoch: int) -> None:
         """Switch to the cuts of this epoch; the order of a text stays."""

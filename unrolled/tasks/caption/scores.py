@@ -1,26 +1,39 @@
-"""Scores of captions: on a file, and with greedy decoding in training."""
+"""Scores of captions on a file."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from unrolled.data.batching.ragged import Ragged
-from unrolled.data.readers.media.captions import Captioned
+from unrolled.data.readers.media.captions import Captioned, read_captioned, read_captions
+from unrolled.data.signals.views import Shape
 from unrolled.metrics.captions import CaptionScores, caption_scores
 from unrolled.metrics.translation import bleu_tokenizer
-from unrolled.model import Model
-from unrolled.tasks.caption.assets import CaptionAssets, view_arrays
-from unrolled.tasks.caption.batches import PictureCaption
 from unrolled.tasks.caption.predict import CaptionAnswer, describe
-from unrolled.tasks.shared.free_run import FreeRun, samples
-from unrolled.tasks.shared.side import with_targets
 from unrolled.tasks.shared.writing import WritingOptions, named
-from unrolled.training import Evaluation
 
-AT_ONCE = 64  # pictures in a batch when there are no gradients
+if TYPE_CHECKING:
+    from unrolled.model import Model
+    from unrolled.tasks.caption.config import CaptionData
+
 SHOWN_SCORES = ("bleu1", "bleu4", "chrf", "cider", "words")  # of each search
+
+
+def evaluate_file(model: Model, path: Any, images: str | Path | None = None, **options: Any) -> dict[str, Any]:
+    """Scores on a file of captions, or on (file, pictures), with the search of `WritingOptions` and greedily."""
+    config: Any = model.config
+    table, images = path if isinstance(path, tuple) else (path, images or config.data.images)
+    examples = read_examples(config.data, table, images, model.assets.shape)
+    return score_pictures(model, examples, WritingOptions(**options))
+
+
+def read_examples(
+    settings: CaptionData, table: str | Path, images: str | Path | None, shape: Shape | None = None
+) -> list[Captioned]:
+    columns = {"image_column": settings.image_column, "caption_column": settings.caption_column}
+    return read_captioned(read_captions(table, **columns), images, table, shape=shape, size=settings.size)
 
 
 def score_pictures(model: Model, examples: Sequence[Captioned], options: WritingOptions) -> dict[str, Any]:
@@ -28,7 +41,7 @@ def score_pictures(model: Model, examples: Sequence[Captioned], options: Writing
     views = [example.view for example in examples]
     searches = {named(one): one for one in (WritingOptions(beam=1), options)}
     found = {name: describe(model, views, one) for name, one in searches.items()}
-    table = {name: _scores(model, [one.text for one in answers], examples) for name, answers in found.items()}
+    table = {name: caption_rates(model, [one.text for one in answers], examples) for name, answers in found.items()}
     search = named(options)
     return {
         **asdict(table[search]),
@@ -36,7 +49,9 @@ def score_pictures(model: Model, examples: Sequence[Captioned], options: Writing
         "pictures": len(examples),
         "captions": sum(len(example.captions) for example in examples),
         "not_ended": sum(not answer.ended for answer in found[search]),
-        "searches": {name: {**_numbers(scores), "words": _mean_words(found[name])} for name, scores in table.items()},
+        "searches": {
+            name: {**plain_numbers(scores), "words": _mean_words(found[name])} for name, scores in table.items()
+        },
     }
 
 
@@ -50,27 +65,15 @@ def search_table(table: Mapping[str, Mapping[str, float]]) -> str:
     return "\n".join(lines)
 
 
-def exposure(model: Model, captions: Sequence[PictureCaption]) -> Evaluation:
-    """Scores of greedy captions of pictures, each with its first caption, and the exposure gap; a few are shown."""
-    assets: CaptionAssets = model.assets
-    run = FreeRun(assets.target, forbid_unknown=True)  # as `eval --beam 1` writes
-    for first in range(0, len(captions), AT_ONCE):
-        part = captions[first : first + AT_ONCE]
-        ids = [one.ids for one in part]
-        batch = with_targets(view_arrays([one.example.view for one in part]), assets.target, Ragged.of(ids))
-        run.add(model.network.eval(), batch.to(model.device), ids, assets.most_tokens)
-    outputs, pictures = run.texts, [one.example for one in captions]
-    shown = samples([one.captions[0] for one in pictures], outputs, [one.name for one in pictures])
-    return Evaluation({**_numbers(_scores(model, outputs, pictures)), **run.rates()}, shown)
-
-
-def _scores(model: Model, outputs: Sequence[str], examples: Sequence[Captioned]) -> CaptionScores:
+def caption_rates(model: Model, outputs: Sequence[str], examples: Sequence[Captioned]) -> CaptionScores:
+    """The scores of captions by all captions of their pictures."""
     references = [example.captions for example in examples]
     tokenize = bleu_tokenizer([texts[0] for texts in references])
     return caption_scores(outputs, references, tokenize=tokenize, lowercase=model.assets.target.tokenizer.lowercase)
 
 
-def _numbers(scores: CaptionScores) -> dict[str, float]:
+def plain_numbers(scores: CaptionScores) -> dict[str, float]:
+    """The scores that are numbers."""
     return {name: value for name, value in asdict(scores).items() if isinstance(value, float)}
 
 

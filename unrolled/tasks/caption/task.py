@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,8 +16,7 @@ from unrolled.data.batching.buckets import in_tensors
 from unrolled.data.batching.ragged import Ragged, Rows
 from unrolled.data.batching.shapes import Padding
 from unrolled.data.demo.glyphs import GLYPHS, embedded_glyphs
-from unrolled.data.readers.media.captions import Captioned, read_captioned, read_captions, shape_for
-from unrolled.data.signals.views import Shape
+from unrolled.data.readers.media.captions import Captioned, shape_for
 from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.models.captioner import captioner, resolved_attention
@@ -28,10 +26,11 @@ from unrolled.tasks.caption.assets import CaptionAssets, view_arrays
 from unrolled.tasks.caption.batches import PictureCaption, caption_loss, fitted, view_batch
 from unrolled.tasks.caption.config import CaptionConfig
 from unrolled.tasks.caption.describe import CaptionDescription
+from unrolled.tasks.caption.exposure import AT_ONCE, exposure
 from unrolled.tasks.caption.options import FILE_KEYS, OPTIONS
 from unrolled.tasks.caption.predict import predict
 from unrolled.tasks.caption.run import CaptionRunner
-from unrolled.tasks.caption.scores import AT_ONCE, exposure, score_pictures
+from unrolled.tasks.caption.scores import evaluate_file, read_examples
 from unrolled.tasks.caption.trace import CaptionTracer
 from unrolled.tasks.contract import Data, Description, Task, Training, Traits, mean_loss
 from unrolled.tasks.corpus import Corpus
@@ -40,7 +39,6 @@ from unrolled.tasks.runner import Runner
 from unrolled.tasks.shared.levels import caption_level
 from unrolled.tasks.shared.side import Reading, trained_side, with_targets
 from unrolled.tasks.shared.targets import with_guesses
-from unrolled.tasks.shared.writing import WritingOptions
 from unrolled.tasks.tracer import Tracer
 from unrolled.training import Batches, Evaluation, Goal, Loss, hash_of
 from unrolled.training.consistency import twice
@@ -86,10 +84,14 @@ class Caption(Task):
                 "Give the captions with --train (data.train), or leave --images out to train on the built-in letters.",
             )
         source = str(settings.train or GLYPHS)
-        given = _letters(settings.size) if settings.train is None else _read(config, settings.train, settings.images)
+        given = (
+            _letters(settings.size)
+            if settings.train is None
+            else read_examples(settings, settings.train, settings.images)
+        )
         if settings.valid is not None:
             images = settings.valid_images or settings.images
-            train, valid = given, _read(config, settings.valid, images, given[0].view.shape)
+            train, valid = given, read_examples(settings, settings.valid, images, given[0].view.shape)
         else:
             if len(given) < 2:
                 raise UserError(f"{source} holds one picture.", "Give more, or validation pictures with data.valid.")
@@ -164,26 +166,12 @@ class Caption(Task):
         free = exposure(model, pictures[::every])
         return Evaluation({"nats_per_token": mean, **free.scores}, free.samples)
 
-    def evaluate_file(
-        self, model: Model, path: Any, images: str | Path | None = None, **options: Any
-    ) -> dict[str, Any]:
-        """Scores on a file of captions, or on (file, pictures), with the search of `WritingOptions` and greedily."""
-        assert isinstance(model.config, CaptionConfig)
-        table, images = path if isinstance(path, tuple) else (path, images or model.config.data.images)
-        examples = _read(model.config, table, images, model.assets.shape)
-        return score_pictures(model, examples, WritingOptions(**options))
+    def evaluate_file(self, model: Model, path: Any, **options: Any) -> dict[str, Any]:
+        return evaluate_file(model, path, **options)
 
     def predict(self, model: Model, inputs: Any, **options: Any) -> Any:
         """A `Description` of a picture (a path, a PIL image, an array), or a list of them. See `WritingOptions`."""
         return predict(model, inputs, **options)
-
-
-def _read(
-    config: CaptionConfig, table: str | Path, images: str | Path | None, shape: Shape | None = None
-) -> list[Captioned]:
-    settings = config.data
-    columns = {"image_column": settings.image_column, "caption_column": settings.caption_column}
-    return read_captioned(read_captions(table, **columns), images, table, shape=shape, size=settings.size)
 
 
 def _letters(size: int | None) -> list[Captioned]:

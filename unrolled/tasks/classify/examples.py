@@ -1,18 +1,40 @@
-"""Inputs and labels of a classifier: checks, n-grams, and labels of a model to start from."""
+"""Inputs and labels of a classifier: files, checks, and labels of a model to start from."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unrolled.data.readers.labelled import check_frames
+from unrolled.data.readers.label_checks import look_swapped
+from unrolled.data.readers.labelled import Labelled, check_frames, read_labelled
 from unrolled.errors import UserError, note
 from unrolled.tasks.shared.reader import Reader
 
 if TYPE_CHECKING:
     from unrolled.model import Model
+    from unrolled.tasks.classify.config import ClassifyData
+
+
+def read_examples(settings: ClassifyData, path: str | Path, known: Sequence[str] = ()) -> list[Labelled]:
+    """The examples of a file; `known` are the labels of a model that reads it."""
+    examples = read_labelled(
+        path,
+        text_column=settings.text_column,
+        label_column=settings.label_column,
+        separator=settings.label_separator if settings.multi_label else None,
+        numbers=settings.kind == "number",
+    )
+    if settings.kind == "label" and (why := look_swapped(examples, known)):
+        said = settings.text_column or settings.label_column
+        columns = [settings.text_column or "2", settings.label_column or "1"]
+        keys = " ".join(f"--set data.{k}_column={c}" for k, c in zip(("label", "text"), columns, strict=True))
+        if not said or known:
+            raise UserError(f"The columns of {path} look swapped: {why}.", f"If they are: {keys}")
+        note(f"The columns of {path} look swapped: {why}.")
+    return examples
 
 
 def with_old(old: Sequence[str], new: Sequence[str], which: str) -> tuple[str, ...]:

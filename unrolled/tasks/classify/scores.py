@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from unrolled.data import Batch, RowBuckets
 from unrolled.data.readers.labelled import Labelled
 from unrolled.errors import note
 from unrolled.metrics import ClassScores, class_scores, label_scores
-from unrolled.model import Model
+from unrolled.search.arrays import NUMPY, Array, arrays_of
 from unrolled.tasks.classify.assets import ClassifyAssets, Encoded
-from unrolled.tasks.classify.loss import losses_of
-from unrolled.tasks.classify.predict import multi_label, numbers, probabilities_of
+from unrolled.tasks.classify.batches import input_batches, targets_of
+from unrolled.tasks.classify.examples import check_shape, read_examples
+from unrolled.tasks.classify.predict import AT_ONCE, config_of, multi_label, numbers, probabilities_of
 from unrolled.tasks.classify.regression import number_scores, numbers_of
 from unrolled.tasks.runner import plain_scores, table_of
+
+if TYPE_CHECKING:
+    from unrolled.model import Model
 
 MOST_CONFUSED = 20  # classes of which the report shows a confusion matrix
 
@@ -50,10 +54,23 @@ def _with_loss(model: Model, batches: RowBuckets) -> tuple[NDArray[np.float32], 
     """The probabilities (N, C), and the summed loss of the examples with a known label."""
     losses: list[float] = []
 
-    def watch(scores: Tensor, batch: Batch) -> None:
-        losses.append(float(losses_of(scores, batch.targets).sum()))
+    def watch(scores: Array, batch: Batch) -> None:
+        arrays = arrays_of(scores)
+        losses.append(summed_loss(arrays.host(scores), arrays.host(batch.targets)))
 
     return probabilities_of(model, batches, watch), sum(losses)
+
+
+def summed_loss(scores: NDArray[np.float32], targets: NDArray[Any]) -> float:
+    """Cross-entropy in nats of scores (N, C), summed over examples with a known label (−1: none), or over all labels.
+
+    >>> round(summed_loss(np.zeros((2, 4), np.float32), np.array([3, -1])), 4)
+    1.3863
+    """
+    if targets.ndim == 2:
+        return float(NUMPY.binary_cross_entropy(scores, targets).sum(dtype=np.float64))
+    known = np.flatnonzero(targets >= 0)
+    return -float(NUMPY.log_softmax(scores)[known, targets[known]].sum(dtype=np.float64))
 
 
 def evaluation(model: Model, batches: RowBuckets) -> dict[str, float]:
@@ -66,6 +83,20 @@ def evaluation(model: Model, batches: RowBuckets) -> dict[str, float]:
     scores, _, known = judged(model.assets, examples, probabilities, multi)
     result = {"accuracy": scores.accuracy, "macro_f1": scores.macro_f1}
     return result | ({"micro_f1": scores.micro_f1} if multi else {}) | {"nll": loss / max(1, known)}
+
+
+def evaluate_file(model: Model, path: str | Path) -> dict[str, Any]:
+    """Scores, and tables of them, on a file."""
+    assets: ClassifyAssets = model.assets
+    config = config_of(model)
+    examples = read_examples(config.data, path, assets.labels)
+    check_shape(assets.reader, [e.input for e in examples], [e.place for e in examples])
+    encoded = assets.encoded(examples)
+    steps = [one.steps for one in encoded]
+    inputs = input_batches(assets.reader, [e.input for e in examples], steps, config.model.ngrams)
+    labels = targets_of(assets, examples, config.data.multi_label)
+    batches = RowBuckets(encoded, [len(one) for one in steps], lambda r: inputs(r, labels(r)), batch_size=AT_ONCE)
+    return score_examples(model, examples, batches)
 
 
 def score_examples(model: Model, examples: list[Labelled], batches: RowBuckets) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,8 +17,8 @@ from unrolled.data.batching.buckets import in_tensors
 from unrolled.data.batching.ragged import Rows
 from unrolled.data.batching.shapes import Padding
 from unrolled.data.demo.docstrings import DOCSTRINGS, embedded_labels
-from unrolled.data.readers.label_checks import label_warnings, look_swapped
-from unrolled.data.readers.labelled import Labelled, read_labelled
+from unrolled.data.readers.label_checks import label_warnings
+from unrolled.data.readers.labelled import Labelled
 from unrolled.errors import UserError, note
 from unrolled.model import Model
 from unrolled.models.classifier import Classifier
@@ -29,13 +28,13 @@ from unrolled.tasks.classify.assets import ClassifyAssets
 from unrolled.tasks.classify.batches import input_batches, targets_of
 from unrolled.tasks.classify.config import ClassifyConfig, ClassifyTraining
 from unrolled.tasks.classify.describe import ClassifyDescription
-from unrolled.tasks.classify.examples import check_shape, key_of, with_old
+from unrolled.tasks.classify.examples import key_of, read_examples, with_old
 from unrolled.tasks.classify.loss import losses_of
 from unrolled.tasks.classify.options import FILE_KEYS
 from unrolled.tasks.classify.predict import AT_ONCE, predict
 from unrolled.tasks.classify.regression import numbers_of, scale_of
 from unrolled.tasks.classify.run import ClassifyRunner
-from unrolled.tasks.classify.scores import evaluation, score_examples
+from unrolled.tasks.classify.scores import evaluate_file, evaluation
 from unrolled.tasks.classify.trace import ClassifyTracer
 from unrolled.tasks.contract import Data, Description, Task, Training, Traits
 from unrolled.tasks.corpus import Corpus
@@ -72,12 +71,12 @@ class Classify(Task):
         if settings.train is None:
             examples = [Labelled(line, (module,), "") for module, line in embedded_labels()]
         else:
-            examples = self._read_file(config, settings.train)
+            examples = read_examples(settings, settings.train)
             labels = Counter(label for e in examples for label in e.labels)
             for doubt in [] if settings.kind == "number" else label_warnings(labels, len(examples)):
                 note(doubt)
         if settings.valid is not None:
-            train, valid = examples, self._read_file(config, settings.valid)
+            train, valid = examples, read_examples(settings, settings.valid)
         else:
             if len(examples) < 2:
                 raise UserError(f"{settings.train} holds one example.", "Give more, or a file with data.valid.")
@@ -86,25 +85,6 @@ class Classify(Task):
         parts = (key_of(e.input) + b"\0" + "\0".join(e.labels).encode() for e in (*train, *valid))
         mark = hash_of(b"%d" % len(train), *parts)
         return Data(Corpus(train), Corpus(valid), settings.train or DOCSTRINGS, mark)
-
-    def _read_file(self, config: ClassifyConfig, path: str | Path, known: Sequence[str] = ()) -> list[Labelled]:
-        """The examples of a file; `known` are the labels of a model that reads it."""
-        settings = config.data
-        examples = read_labelled(
-            path,
-            text_column=settings.text_column,
-            label_column=settings.label_column,
-            separator=settings.label_separator if settings.multi_label else None,
-            numbers=settings.kind == "number",
-        )
-        if settings.kind == "label" and (why := look_swapped(examples, known)):
-            said = settings.text_column or settings.label_column
-            columns = [settings.text_column or "2", settings.label_column or "1"]
-            keys = " ".join(f"--set data.{k}_column={c}" for k, c in zip(("label", "text"), columns, strict=True))
-            if not said or known:
-                raise UserError(f"The columns of {path} look swapped: {why}.", f"If they are: {keys}")
-            note(f"The columns of {path} look swapped: {why}.")
-        return examples
 
     def make_assets(self, config: ClassifyConfig, data: Data, init: ClassifyAssets | None = None) -> ClassifyAssets:
         inputs = [example.input for example in data.train]
@@ -203,10 +183,7 @@ class Classify(Task):
         return Evaluation(evaluation(model, batches))
 
     def evaluate_file(self, model: Model, path: str | Path, **options: Any) -> dict[str, Any]:
-        assert isinstance(model.config, ClassifyConfig)
-        examples = self._read_file(model.config, path, model.assets.labels)
-        check_shape(model.assets.reader, [e.input for e in examples], [e.place for e in examples])
-        return score_examples(model, examples, self.batches(model.config, model.assets, examples, training=False))
+        return evaluate_file(model, path)
 
     def predict(self, model: Model, inputs: Any, **options: Any) -> Any:
         """A `Classified` or `PredictedNumber` for one input, a list for several: texts, or arrays of frames."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ from unrolled.data.readers.series.times import Timeline
 from unrolled.data.signals.scaling import Roles, Scaling, SeriesPart, constant_columns
 from unrolled.errors import UserError, note
 from unrolled.tasks.contract import Data
+from unrolled.tasks.forecast.series import arrange, read_like, say_timeline, usable
 from unrolled.training import hash_of
 
 CONTEXT = 512  # rows that are read, unscored, before the validation part of a series
@@ -133,30 +134,6 @@ def read_data(settings: ForecastData) -> Data:
     return Data(tables[0], tables[1], source, hash_of("\0".join(roles.names).encode(), *parts))
 
 
-def read_like(path: str | Path, roles: Roles, keys: Keys, *, missing: bool) -> Sheet:
-    """A file with the columns of another one, whose times, if it has them, order its rows."""
-    sheet = read_series(
-        path,
-        roles.names,
-        sequence_column=",".join(keys.series) or None,
-        time_column=",".join(keys.time) or None,
-        missing=missing,
-        optional=keys.time,
-        keep=roles.categories,
-    )
-    if keys.time and not sheet.keys.time and Path(path).suffix != ".npz":
-        note(f"{path} has no column {','.join(keys.time)!r}: its rows are read in the order of the file.")
-    say_timeline(str(path), sheet)
-    return sheet
-
-
-def say_timeline(path: str, sheet: Sheet) -> None:
-    """A note where the rows of a file do not follow each other at one step."""
-    timeline = sheet.timeline
-    if timeline is not None and (timeline.gaps or timeline.duplicates or timeline.irregular >= 0.5):
-        note(f"{path}, by {','.join(sheet.keys.time)!r}: {timeline}. Rows are read as if each were one step later.")
-
-
 def names_of(value: str | list[str] | None) -> list[str] | None:
     """Names of columns as the config has them: a list, or text with commas between."""
     if isinstance(value, str):
@@ -195,27 +172,6 @@ def choose_roles(settings: ForecastData, sheet: Sheet) -> Roles:
             "Take it out of data.category_columns, or of data.input_columns and data.target_columns.",
         )
     return Roles(tuple(inputs), tuple(targets), horizons, tuple(dict.fromkeys(categories)))
-
-
-def arrange(sheet: Sheet, roles: Roles) -> list[Series]:
-    """The series with their columns in the order of the roles."""
-    positions = [sheet.columns.index(name) for name in roles.names]
-    return [replace(series, values=series.values[:, positions]) for series in sheet.series]
-
-
-def usable(series: Sequence[Series], roles: Roles, start_row: bool = False) -> list[Series]:
-    """The series that are long enough for the nearest horizon; an error where none is for the farthest."""
-    least, most = (max(1, horizon + 1 - start_row) for horizon in (min(roles.horizons), max(roles.horizons)))
-    longest = max(series, key=lambda one: len(one.values))
-    if len(longest.values) < most:
-        raise UserError(
-            f"{longest.name} has {len(longest.values)} rows, too few to predict {max(roles.horizons)} steps ahead.",
-            f"Give series of at least {most} rows.",
-        )
-    short = [one for one in series if len(one.values) < least]
-    if short:
-        note(f"{len(short)} of {len(series)} series are shorter than the horizon and left out: {short[0].name}.")
-    return [one for one in series if len(one.values) >= least]
 
 
 def _wanted(settings: ForecastData) -> list[str] | None:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from unrolled.data.batching.ragged_windows import FrameSequence
 from unrolled.data.readers.series.read_series import Numbers
 from unrolled.data.signals.scaling import ColumnScaling
-from unrolled.model import Model
-from unrolled.models.forecaster import Forecaster
+from unrolled.search.arrays import Array, arrays_for
 
+if TYPE_CHECKING:
+    from unrolled.model import Model
+
+Frames = NDArray[np.float32]
 MOST_ORIGINS = 256  # roll-outs of one evaluation
 
 
@@ -60,21 +61,19 @@ class RollOut:
         return scores
 
 
-@torch.no_grad()
 def free_run(model: Model, examples: Sequence[FrameSequence], steps: int) -> RollOut:
     """Roll-outs of `steps` steps, or as many as the longest scored part has, from origins spread evenly over those.
 
     At each step the targets that are read are the model's own predictions; other inputs are the true ones.
     """
-    network = model.network
-    assert isinstance(network, Forecaster)
+    network: Any = model.network
     steps = max(1, min(steps, max(_scored(example, network.layout.next)[1] for example in examples)))
     run = RollOut(model.assets, steps)
     each = max(1, MOST_ORIGINS // len(examples))
     for example in examples[:MOST_ORIGINS]:
         origins = _origins(example, network.layout.next, steps, each)
         if len(origins):
-            _roll(run, network, example, origins, model.device)
+            _roll(run, network, arrays_for(network), example, origins)
     return run
 
 
@@ -93,64 +92,52 @@ def _scored(example: FrameSequence, following: int) -> tuple[int, int]:
     return (int(rows[0]), int(rows[-1] - rows[0]) + 1) if len(rows) else (0, 0)
 
 
-def _roll(
-    run: RollOut, network: Forecaster, example: FrameSequence, origins: NDArray[np.int64], device: torch.device
-) -> None:
-    following = network.layout.next
-    features = torch.from_numpy(example.inputs).to(device)
-    forced, states, ahead = _teacher_forced(network, features, origins)
-    state = tuple(torch.cat(parts) for parts in zip(*states, strict=True))
-    estimate = torch.stack(ahead)  # (N, K, P): of the row after each origin
-    held = _last_values(network, features[torch.from_numpy(origins).to(device)])
+def _roll(run: RollOut, network: Any, arrays: Any, example: FrameSequence, origins: NDArray[np.int64]) -> None:
+    layout, output, inputs = network.layout, network.output, example.inputs
+    forced, states, ahead = _teacher_forced(network, arrays, inputs, origins)
+    state = tuple(arrays.cat(parts, 0) for parts in zip(*states, strict=True))
+    estimate = arrays.stack(ahead)  # (N, K, P): of the row after each origin
+    held = layout.last_values(inputs[origins])
     for k in range(run.steps):
-        rows = torch.from_numpy(origins + k)
-        truth = torch.from_numpy(example.targets[origins + k, following]).to(device)  # (N, K)
-        guess = network.output.guess(estimate)
-        _count(run, k, truth, network.output.point(estimate), forced[rows.to(device)], held)
+        truth, point = example.targets[origins + k, layout.next], arrays.host(output.point(estimate))  # (N, K)
+        _count(run, k, truth, point, forced[origins + k], held)
         if run.frame.period is not None:
-            back = torch.from_numpy(origins + 1 + k - run.frame.period * (1 + k // run.frame.period)).to(device)
-            before = _last_values(network, features[back.clamp(min=0)])
-            before[back < run.frame.start_row] = torch.nan
-            _compare(run, k, truth, network.output.point(estimate), before)
+            back = origins + 1 + k - run.frame.period * (1 + k // run.frame.period)
+            before = layout.last_values(inputs[back.clip(min=0)])
+            before[back < run.frame.start_row] = np.nan
+            _compare(run, k, truth, point, before)
         if k + 1 < run.steps:
-            x = network.with_guess(features[rows.to(device) + 1], guess)
+            x = layout.with_guess(arrays.moved(inputs[origins + k + 1]), output.guess(estimate))
             after, state = network(x[:, None], state)
-            estimate = after[:, 0, following]
+            estimate = after[:, 0, layout.next]
     run.origins += len(origins)
 
 
 def _teacher_forced(
-    network: Forecaster, features: Tensor, origins: NDArray[np.int64]
-) -> tuple[Tensor, list[Any], list[Tensor]]:
+    network: Any, arrays: Any, inputs: Frames, origins: NDArray[np.int64]
+) -> tuple[Frames, list[Any], list[Array]]:
     """Next-step predictions (T, K) on the true past; states and estimates at the origins."""
     points, states, ahead, state, begin = [], [], [], None, 0
-    for end in [*(origins + 1).tolist(), len(features)]:
+    for end in [*(origins + 1).tolist(), len(inputs)]:
         if end == begin:
             continue
-        estimate, state = network(features[None, begin:end], state)
+        estimate, state = network(arrays.moved(inputs[None, begin:end]), state)
         estimate = estimate[0, :, network.layout.next]  # (T, K, P)
-        points.append(network.output.point(estimate))
+        points.append(arrays.host(network.output.point(estimate)))
         states.append(state)
         ahead.append(estimate[-1])
         begin = end
-    return torch.cat(points), states[: len(origins)], ahead[: len(origins)]
+    return np.concatenate(points), states[: len(origins)], ahead[: len(origins)]
 
 
-def _last_values(network: Forecaster, x: Tensor) -> Tensor:
-    """The last value of each target (N, K), NaN where it is not read."""
-    columns = torch.cat([x[..., : network.layout.inputs], torch.full_like(x[..., :1], torch.nan)], dim=-1)
-    return columns[..., list(network.layout.positions)]
-
-
-def _count(run: RollOut, k: int, truth: Tensor, free: Tensor, forced: Tensor, held: Tensor) -> None:
-    scored = ~truth.isnan()
-    run.count[k] += scored.sum(0).cpu().numpy()
+def _count(run: RollOut, k: int, truth: Frames, free: Frames, forced: Frames, held: Frames) -> None:
+    scored = ~np.isnan(truth)
+    run.count[k] += scored.sum(0)
     for sums, guess in ((run.free, free), (run.forced, forced), (run.last, held)):
-        errors = torch.where(scored, (guess - truth).double().square(), 0.0)
-        sums[k] += errors.sum(0).cpu().numpy()
+        sums[k] += np.where(scored, np.square((guess - truth).astype(np.float64)), 0.0).sum(0)
 
 
-def _compare(run: RollOut, k: int, truth: Tensor, free: Tensor, before: Tensor) -> None:
-    there = ~truth.isnan() & ~before.isnan()
+def _compare(run: RollOut, k: int, truth: Frames, free: Frames, before: Frames) -> None:
+    there = ~np.isnan(truth) & ~np.isnan(before)
     for sums, guess in ((run.seasonal, before), (run.free_there, free)):
-        sums[k] += torch.where(there, (guess - truth).double().square(), 0.0).sum(0).cpu().numpy()
+        sums[k] += np.where(there, np.square((guess - truth).astype(np.float64)), 0.0).sum(0)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from unrolled.config import Section
 from unrolled.data import Batch
-from unrolled.data.batching.ragged_windows import FrameSequence, RaggedWindows
+from unrolled.data.batching.ragged_windows import RaggedWindows
 from unrolled.data.signals.categories import levels_of
-from unrolled.data.signals.scaling import ColumnScaling, SeriesPart, fit_scaling
+from unrolled.data.signals.scaling import ColumnScaling, fit_scaling
 from unrolled.data.signals.season import find_period
 from unrolled.errors import UserError
 from unrolled.kernels.vocabulary.reference import wide
@@ -23,24 +22,21 @@ from unrolled.tasks.contract import Data, Description, Task, Training, Traits
 from unrolled.tasks.forecast.config import ForecastConfig
 from unrolled.tasks.forecast.describe import ForecastDescription
 from unrolled.tasks.forecast.initialize import start_from
-from unrolled.tasks.forecast.layout import frame_of, layout_of, output_name, output_of, steps_of
+from unrolled.tasks.forecast.layout import layout_of, output_name, output_of, steps_of
 from unrolled.tasks.forecast.options import OPTIONS
 from unrolled.tasks.forecast.own_rows import check_own_rows, estimated
 from unrolled.tasks.forecast.predict import predict
-from unrolled.tasks.forecast.read import Table, arrange, read_data, read_like, usable
+from unrolled.tasks.forecast.read import Table, read_data
 from unrolled.tasks.forecast.rollout import free_run
-from unrolled.tasks.forecast.rows import keys_of
 from unrolled.tasks.forecast.run import ForecastRunner
-from unrolled.tasks.forecast.scores import tallied
-from unrolled.tasks.forecast.stream import can_roll_out, check_roll_out
+from unrolled.tasks.forecast.scores import evaluate_file, evaluated, tallied
+from unrolled.tasks.forecast.stream import check_roll_out
 from unrolled.tasks.forecast.trace import ForecastTracer
 from unrolled.tasks.options import TaskOptions
 from unrolled.tasks.runner import Runner
 from unrolled.tasks.tracer import Tracer
 from unrolled.training import Batches, Evaluation, Goal, Loss
 
-EVALUATED_AT_ONCE = 64  # series side by side
-EVALUATED_WINDOW = 1000  # steps of each at once
 NAIVE = ("last_mse", "mean_mse", "seasonal_mse")
 
 
@@ -116,7 +112,7 @@ class Forecast(Task):
     ) -> RaggedWindows:
         sequences = steps_of(config.model, assets, examples.parts, compared=not training)
         if not training:
-            return evaluated(config, sequences)
+            return evaluated(config.model, sequences)
         settings = config.train
         least = 4 * settings.window  # shorter pieces would be mostly warming up
         return RaggedWindows(
@@ -135,33 +131,20 @@ class Forecast(Task):
     @torch.no_grad()
     def evaluate(self, model: Model, batches: Batches) -> Evaluation:
         assert isinstance(batches, RaggedWindows)
-        tally = tallied(model, batches)
+        network: Any = model.network
+
+        def losses(estimate: Tensor, targets: Tensor) -> Tensor:
+            found: Tensor = network.output.loss(estimate, targets.nan_to_num(), network.scale)
+            return found
+
+        tally = tallied(model, batches, losses)
         scores = {k: v for k, v in tally.scores().items() if k not in (*NAIVE, "steps")}
         if isinstance(model.config, ForecastConfig) and model.config.train.free_running:
             scores |= free_run(model, batches.pieces, model.config.train.rollout_steps).scores()
         return Evaluation(scores)
 
-    @torch.no_grad()
     def evaluate_file(self, model: Model, path: str | Path, **options: Any) -> dict[str, Any]:
-        """Every step scored once with all of its past; then roll-outs, if the model can make them."""
-        if not isinstance(path, (str, Path)):
-            raise UserError(
-                f"A forecast is scored on a file, got {type(path).__name__}.", "Give the path of a table or .npz."
-            )
-        model.network.eval()
-        frame, config = frame_of(model), model.config
-        assert isinstance(config, ForecastConfig)
-        sheet = read_like(path, frame.roles, keys_of(model), missing=frame.missing)
-        series = usable(arrange(sheet, frame.roles), frame.roles, frame.start_row)
-        examples = steps_of(config.model, frame, [SeriesPart(one) for one in series])
-        tally = tallied(model, evaluated(config, examples))
-        scores: dict[str, Any] = {**tally.scores(), "series": len(series)}
-        del scores["loss"]
-        free = free_run(model, examples, config.train.rollout_steps) if can_roll_out(frame) else None
-        if free is not None and free.origins:
-            scores |= free.scores()
-        scores["columns"] = tally.table()
-        return scores
+        return evaluate_file(model, path)
 
     def predict(self, model: Model, inputs: Any, **options: Any) -> Any:
         """The continuation of a series (T, D), or of each of a list of arrays.
@@ -172,12 +155,6 @@ class Forecast(Task):
         the point and its bounds.
         """
         return predict(model, inputs, **options)
-
-
-def evaluated(config: ForecastConfig, sequences: Sequence[FrameSequence]) -> RaggedWindows:
-    """Series in windows, the state carried; as a whole where they are read from both ends."""
-    window = max(map(len, sequences)) if config.model.bidirectional else EVALUATED_WINDOW
-    return RaggedWindows(sequences, rows=EVALUATED_AT_ONCE, window=window)
 
 
 def check_directions(config: ForecastConfig, frame: ColumnScaling) -> None:

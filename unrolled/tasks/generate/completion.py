@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from unrolled.errors import UserError
 from unrolled.metrics.phones import error_rate_name
 from unrolled.metrics.recognition import exact_match, recognition_scores, symbol_error_rate
-from unrolled.model import Model
 from unrolled.tasks.generate.predict import GenerationOptions, direction_of
 from unrolled.tasks.generate.search import searched
 from unrolled.tasks.shared.rescoring import USUAL_CANDIDATES
 from unrolled.tasks.shared.writing import USUAL_BEAM
 from unrolled.text import Tokenizer
+
+if TYPE_CHECKING:
+    from unrolled.model import Model
 
 
 class Cut(NamedTuple):

@@ -9,7 +9,7 @@ from unrolled.hub import Usage
 from unrolled.model import Model
 from unrolled.tasks.contract import Data, Description
 from unrolled.tasks.generate.config import GenerateConfig, sized
-from unrolled.tasks.generate.read import count, ids_of
+from unrolled.tasks.generate.texts import count, ids_of
 from unrolled.text import Tokenizer
 from unrolled.training import Batches
 
@@ -46,7 +46,7 @@ class GenerateDescription(Description):
         ]
 
     def statistics(self, config: GenerateConfig, data: Data, assets: Tokenizer) -> dict[str, Any]:
-        train, valid = (ids_of(config.data, assets, text) for text in (data.train, data.valid))
+        train, valid = (ids_of(assets, text, config.data.cache) for text in (data.train, data.valid))
         facts = {
             "vocabulary": len(assets),
             "train tokens": len(train),

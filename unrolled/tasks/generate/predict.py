@@ -13,6 +13,7 @@ from unrolled.errors import UserError
 from unrolled.search import Beam, Limits, Ranking, Sampling, Scorer, StopStrings, WordList, generate
 from unrolled.search.tokens.token_model import Graph
 from unrolled.tasks.generate import options as declared
+from unrolled.tasks.generate.texts import Direction
 from unrolled.tasks.options import check_values
 from unrolled.tasks.shared import options as shared
 from unrolled.tasks.shared.answers import within
@@ -288,9 +289,9 @@ def directed(ids: NDArray[np.integer], direction: str) -> NDArray[np.integer]:
     return ids[::-1].copy() if direction == "backward" else ids
 
 
-def direction_of(model: Model) -> str:
+def direction_of(model: Model) -> Direction:
     config: Any = model.config
-    direction: str = config.data.direction
+    direction: Direction = config.data.direction
     return direction
 
 

@@ -1,24 +1,17 @@
-"""The texts of `generate` and their ids: in memory, or, where they are large, in a cache on disk."""
+"""The texts that `generate` trains on, and their tokenizer."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from unrolled.data import EMBEDDED, embedded_text, read_text
-from unrolled.data.batching.token_cache import LARGE, TokenCache
-from unrolled.errors import UserError
+from unrolled.data import EMBEDDED, embedded_text
+from unrolled.data.batching.token_cache import TokenCache
 from unrolled.tasks.contract import Data
 from unrolled.tasks.corpus import CorpusText
 from unrolled.tasks.generate.config import DataSettings
+from unrolled.tasks.generate.texts import Text, is_large, read_either
 from unrolled.text import Tokenizer, train_tokenizer
-from unrolled.text.large import LargeText
 from unrolled.training import hash_of
-
-Text = str | LargeText
 
 
 def read_texts(settings: DataSettings) -> Data:
@@ -26,14 +19,15 @@ def read_texts(settings: DataSettings) -> Data:
     source = settings.train or f"{EMBEDDED}; its scores compare with nothing"
     train: Text
     valid: Text
-    if settings.train is not None and settings.valid is None and is_large(settings, settings.train):
+    how = settings.cache, settings.direction
+    if settings.train is not None and settings.valid is None and is_large(settings.train, *how):
         train, end = TokenCache(settings.cache).text(settings.train, settings.valid_fraction)
         assert end is not None
         valid = end
     else:
-        train = embedded_text() if settings.train is None else read_either(settings, settings.train)
+        train = embedded_text() if settings.train is None else read_either(settings.train, *how)
         if settings.valid is not None:
-            valid = read_either(settings, settings.valid)
+            valid = read_either(settings.valid, *how)
         else:
             assert isinstance(train, str)
             cut = round(len(train) * (1 - settings.valid_fraction))
@@ -41,30 +35,6 @@ def read_texts(settings: DataSettings) -> Data:
     mark = hash_of(_mark(train), _mark(valid))
     train, valid = (CorpusText(text) if isinstance(text, str) else text for text in (train, valid))
     return Data(train, valid, source, mark)
-
-
-def is_large(settings: DataSettings, path: str | Path) -> bool:
-    """True if a file goes through the token cache: by the config, or because it is large; not for .gz."""
-    path = Path(path)
-    if not path.is_file():  # what cannot be read is said by who reads it
-        return False
-    if path.suffix == ".gz":
-        if settings.cache is None:
-            return False
-        raise UserError(f"{path} is packed, and data.cache keeps texts as they are.", "Unpack it, or leave that out.")
-    if settings.cache is None and path.stat().st_size < LARGE:
-        return False
-    if settings.direction == "backward":
-        raise UserError(
-            f"{path} is read through the token cache, which goes forward only.",
-            "Use data.direction=forward, or a text below 64 MB without data.cache.",
-        )
-    return True
-
-
-def read_either(settings: DataSettings, path: str | Path) -> Text:
-    """The whole of a file."""
-    return TokenCache(settings.cache).text(path)[0] if is_large(settings, path) else read_text(path)
 
 
 def tokenizer_for(settings: DataSettings, text: Text, init: Tokenizer | None) -> Tokenizer:
@@ -77,21 +47,6 @@ def tokenizer_for(settings: DataSettings, text: Text, init: Tokenizer | None) ->
         return cache.tokenizer(text, init.to_json(), init.extended)
     key = {"level": settings.level, **options}
     return cache.tokenizer(text, key, lambda texts: train_tokenizer(settings.level, texts, **options))
-
-
-def ids_of(settings: DataSettings, tokenizer: Tokenizer, text: Text) -> NDArray[np.integer]:
-    """The ids of a text, in its own order."""
-    if isinstance(text, CorpusText):
-        return text.once("ids", tokenizer, lambda: tokenizer.ids(text))
-    return tokenizer.ids(text) if isinstance(text, str) else TokenCache(settings.cache).ids(text, tokenizer)
-
-
-def count(ids: NDArray[np.integer], wanted: int | None) -> int:
-    """The number of occurrences of an id, without a copy of all."""
-    if wanted is None:
-        return 0
-    size = 1 << 22
-    return sum(int(np.count_nonzero(ids[i : i + size] == wanted)) for i in range(0, len(ids), size))
 
 
 def _mark(text: Text) -> bytes:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from unrolled.errors import note
+from unrolled.tasks.generate.log_probs import log_probs_of
 from unrolled.tasks.generate.predict import (
     GenerationOptions,
     TextStream,
@@ -16,7 +17,6 @@ from unrolled.tasks.generate.predict import (
     with_words,
     write_texts,
 )
-from unrolled.tasks.generate.scores import log_probs_of
 from unrolled.tasks.generate.search import Continuation
 from unrolled.tasks.runner import Request, Runner, ranked_lines
 from unrolled.tasks.shared.error_table import error_table

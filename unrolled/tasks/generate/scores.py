@@ -1,61 +1,64 @@
-"""The log-probabilities of whole texts by a language model, many at once."""
+"""Scores of a language model on a file."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unrolled.data.batching.tables import TokenTable
+from unrolled.data import ContiguousWindows
 from unrolled.errors import UserError
-from unrolled.search.arrays import arrays_for
+from unrolled.tasks.generate.completion import score_completions
+from unrolled.tasks.generate.predict import directed, direction_of, start_token
+from unrolled.tasks.generate.texts import count, ids_of, read_either
 from unrolled.text import Tokenizer
 
 if TYPE_CHECKING:
     from unrolled.model import Model
 
-ROWS = 64  # texts in a batch, of similar lengths
+AT_ONCE = 1000  # tokens of a file
 
 
-def log_probs_of(model: Model, texts: Sequence[str], *, start: int, backward: bool) -> list[float]:
-    """log p of each text as a line of its own: what comes before it is a new line, and so is what follows it."""
-    if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
-        raise UserError(f"log_prob takes a list of texts, got {texts!r}.")
-    return token_log_probs(model, [_sequence(model.assets, text, start, backward) for text in texts])
+def evaluate_file(model: Model, path: str | Path, **options: Any) -> dict[str, Any]:
+    """Scores on one stream from the first token to the last: no token lacks its past.
+
+    With options of a search also error rates of the ends of its lines: see `score_completions`.
+    """
+    text = read_either(path, None, direction_of(model))  # the training cache may be elsewhere
+    if isinstance(text, str):
+        completed = score_completions(model, text, **options) if options else {}
+        return {**evaluate_text(model, text), **completed}
+    if options:
+        raise UserError(f"{path} is too large to complete its lines.", "Use a part of it, below 64 MB.")
+    return _evaluate_ids(model, ids_of(model.assets, text, None), sum(map(len, text.segments())))
 
 
-def token_log_probs(model: Model, sequences: Sequence[NDArray[np.int64]]) -> list[float]:
-    """log p of each sequence of tokens after its first one."""
-    scores = [0.0] * len(sequences)
-    order = sorted(range(len(sequences)), key=lambda number: len(sequences[number]))
-    for first in range(0, len(order), ROWS):
-        rows = order[first : first + ROWS]
-        with model.answering():
-            found = _scores(model.network, [sequences[n] for n in rows])
-        for number, score in zip(rows, found, strict=True):
-            scores[number] = score
-    return scores
+def evaluate_text(model: Model, text: str) -> dict[str, float]:
+    """Scores on a text as one stream."""
+    return _evaluate_ids(model, directed(model.assets.ids(text), direction_of(model)), len(text))
 
 
-def _sequence(tokenizer: Tokenizer, text: str, start: int, backward: bool) -> NDArray[np.int64]:
-    end = tokenizer.ids("\n")  # none where the model has never seen a new line
-    ids = tokenizer.ids(text)
-    return np.concatenate([[start], ids[::-1] if backward else ids, end]).astype(np.int64)
+def _evaluate_ids(model: Model, ids: NDArray[np.integer], characters: int) -> dict[str, float]:
+    tokenizer: Tokenizer = model.assets
+    network: Any = model.network
+    windows = ContiguousWindows(ids, rows=1, steps=AT_ONCE, start=start_token(tokenizer), whole=True)
+    total, state = 0.0, None
+    with model.answering():
+        for index in range(len(windows)):
+            batch = windows.arrays(index)
+            nats, state = network.nats(batch.inputs[0], batch.targets[0], state)
+            total += nats
+    return {
+        **loss_scores(total / len(ids), len(ids)),
+        "bits_per_char": total / math.log(2) / characters,
+        "characters": characters,
+        "unknown_tokens": count(ids, tokenizer.vocabulary.unk),
+    }
 
 
-def _scores(network: Any, sequences: Sequence[NDArray[np.int64]]) -> list[float]:
-    arrays = arrays_for(network)
-    lengths = arrays.tensor([len(sequence) - 1 for sequence in sequences])
-    if int(lengths.max()) == 0:
-        return [0.0] * len(sequences)
-    padded = arrays.moved(TokenTable(sequences).batch().inputs)  # (B, T + 1)
-    inputs, targets = padded[:, :-1], padded[:, 1:]
-    real = arrays.arange(inputs.shape[1]) < lengths[:, None]
-    scores, _ = network(inputs, None, lengths=lengths)
-    log_probs = arrays.log_softmax(arrays.float(scores))  # (B, T, V)
-    picked = arrays.gather(log_probs.reshape(-1, log_probs.shape[-1]), targets.reshape(-1)[:, None])
-    kept = arrays.masked_fill(arrays.double(picked).reshape(real.shape), ~real, 0.0)
-    totals: list[float] = kept.cumsum(1)[:, -1].tolist()  # in order: padding changes nothing
-    return totals
+def loss_scores(mean: float, tokens: int) -> dict[str, float]:
+    """The mean loss of a token in nats, and the perplexity."""
+    return {"nats_per_token": mean, "perplexity": math.exp(min(700.0, mean)), "tokens": tokens}

@@ -10,6 +10,7 @@ import numpy as np
 
 from unrolled.errors import UserError
 from unrolled.search import Hypothesis, WrittenWord, beam_search
+from unrolled.tasks.generate.log_probs import token_log_probs
 from unrolled.tasks.generate.predict import (
     GenerationOptions,
     TextWriter,
@@ -19,7 +20,6 @@ from unrolled.tasks.generate.predict import (
     prompt_tokens,
     with_words,
 )
-from unrolled.tasks.generate.scores import token_log_probs
 from unrolled.tasks.shared import options as shared
 from unrolled.tasks.shared.answers import Written
 from unrolled.tasks.shared.dictionary import Dictionary

@@ -8,9 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from unrolled.config import Section
@@ -19,14 +17,15 @@ from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.models import LanguageModel, RecurrentLM, language_model
 from unrolled.tasks.contract import Data, Description, Task, Training, Traits, mean_loss
-from unrolled.tasks.generate.completion import score_completions
 from unrolled.tasks.generate.config import GenerateConfig, sized
 from unrolled.tasks.generate.describe import GenerateDescription
 from unrolled.tasks.generate.options import OPTIONS
 from unrolled.tasks.generate.own_outputs import check_own_outputs, with_own_outputs
-from unrolled.tasks.generate.predict import directed, direction_of, predict, start_token
-from unrolled.tasks.generate.read import Text, count, ids_of, read_either, read_texts, tokenizer_for
+from unrolled.tasks.generate.predict import directed, predict, start_token
+from unrolled.tasks.generate.read import read_texts, tokenizer_for
 from unrolled.tasks.generate.run import GenerateRunner
+from unrolled.tasks.generate.scores import evaluate_file, loss_scores
+from unrolled.tasks.generate.texts import Text, ids_of
 from unrolled.tasks.generate.trace import GenerateTracer
 from unrolled.tasks.options import TaskOptions
 from unrolled.tasks.runner import Runner
@@ -94,7 +93,7 @@ class Generate(Task):
     ) -> ContiguousWindows | ShuffledWindows:
         if training:
             check_own_outputs(config)
-        ids = directed(ids_of(config.data, assets, examples), config.data.direction)
+        ids = directed(ids_of(assets, examples, config.data.cache), config.data.direction)
         rows = config.train.batch_size
         if training and len(ids) < 2 * rows:
             raise UserError(
@@ -121,46 +120,15 @@ class Generate(Task):
     @torch.no_grad()
     def evaluate(self, model: Model, batches: Batches) -> Evaluation:
         """Mean loss over a stream, the state carried from batch to batch, every token scored once; and a text."""
-        scores = self._scores(model, batches)
+        mean, tokens = mean_loss(self, model, batches)
+        scores = loss_scores(mean, tokens)
         if not math.isfinite(scores["nats_per_token"]):
             return Evaluation(scores)  # there is no distribution to sample from
         with torch.autocast(model.device.type, enabled=False):
             return Evaluation(scores, [self.predict(model, "", max_tokens=SAMPLE_TOKENS, temperature=0.8, seed=0)])
 
-    def _scores(self, model: Model, batches: Batches) -> dict[str, float]:
-        mean, tokens = mean_loss(self, model, batches)
-        return {"nats_per_token": mean, "perplexity": math.exp(min(700.0, mean)), "tokens": tokens}
-
     def evaluate_file(self, model: Model, path: str | Path, **options: Any) -> dict[str, Any]:
-        """Scores on one stream from the first token to the last: no token lacks its past.
-
-        With options of a search also error rates of the ends of its lines: see `score_completions`.
-        """
-        assert isinstance(model.config, GenerateConfig)
-        here = model.config.data.model_copy(update={"cache": None})  # the training cache may be elsewhere
-        text = read_either(here, path)
-        if isinstance(text, str):
-            completed = score_completions(model, text, **options) if options else {}
-            return {**self.evaluate_text(model, text), **completed}
-        if options:
-            raise UserError(f"{path} is too large to complete its lines.", "Use a part of it, below 64 MB.")
-        return self._evaluate_ids(model, ids_of(here, model.assets, text), sum(map(len, text.segments())))
-
-    def evaluate_text(self, model: Model, text: str) -> dict[str, float]:
-        return self._evaluate_ids(model, directed(model.assets.ids(text), direction_of(model)), len(text))
-
-    @torch.no_grad()
-    def _evaluate_ids(self, model: Model, ids: NDArray[np.integer], characters: int) -> dict[str, float]:
-        model.network.eval()
-        tokenizer: Tokenizer = model.assets
-        scores = self._scores(
-            model, ContiguousWindows(ids, rows=1, steps=1000, start=start_token(tokenizer), whole=True)
-        )
-        nats = scores["nats_per_token"] * scores["tokens"]
-        scores["bits_per_char"] = nats / math.log(2) / characters
-        scores["characters"] = characters
-        scores["unknown_tokens"] = count(ids, tokenizer.vocabulary.unk)
-        return scores
+        return evaluate_file(model, path, **options)
 
     def predict(self, model: Model, inputs: str | Sequence[str] = "", **options: Any) -> Any:
         """The continuation of a prompt, or of each of a list of prompts, without the prompt.

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
-from unrolled.data.readers.media.transcripts import Transcribed, tidy
+from unrolled.data.readers.media.transcripts import Transcribed, read_transcripts, tidy
 from unrolled.errors import UserError, note
 from unrolled.metrics.phones import error_rate_name
 from unrolled.metrics.recognition import (
@@ -16,7 +17,6 @@ from unrolled.metrics.recognition import (
     recognition_scores,
     symbol_error_rate,
 )
-from unrolled.model import Model
 from unrolled.search import Lexicon
 from unrolled.search.ctc.label_text import label_text
 from unrolled.search.ctc.tuning import tune as tune_weights
@@ -27,6 +27,10 @@ from unrolled.tasks.runner import table_of
 from unrolled.tasks.shared.error_table import error_table
 from unrolled.tasks.shared.options import RESCORING
 from unrolled.tasks.shared.references import told_apart
+
+if TYPE_CHECKING:
+    from unrolled.model import Model
+    from unrolled.tasks.recognize.config import RecognizeData
 
 GREEDY = "greedy"
 
@@ -82,6 +86,24 @@ def error_rates(labels: Labels | None, outputs: Sequence[str], references: Seque
         return asdict(recognition_scores(outputs, references))
     rate = symbol_error_rate(outputs, references)
     return {error_rate_name(labels.names[1:]): rate, "exact_match": exact_match(outputs, references)}
+
+
+def evaluate_file(
+    model: Model,
+    path: str | Path,
+    tune: bool | None = None,
+    reference_kind: ReferenceKind | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Error rates of the best path and of the searches that the options ask for."""
+    config: Any = model.config
+    examples = read_examples(config.data, path)
+    return score_file(model, examples, RecognitionOptions(**options), bool(tune), reference_kind)
+
+
+def read_examples(settings: RecognizeData, path: str | Path) -> list[Transcribed]:
+    """The recordings or pictures of a file with their texts."""
+    return read_transcripts(path, input_column=settings.input_column, text_column=settings.text_column)
 
 
 def score_file(

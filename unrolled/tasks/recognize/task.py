@@ -17,7 +17,7 @@ from unrolled.data.batching.prefetch import Prefetcher
 from unrolled.data.batching.shapes import Padding
 from unrolled.data.demo.digit_strings import DIGITS, digit_strings
 from unrolled.data.readers.media.archives import Medium
-from unrolled.data.readers.media.transcripts import Transcribed, read_transcripts
+from unrolled.data.readers.media.transcripts import Transcribed
 from unrolled.errors import UserError, note
 from unrolled.kernels.lengths import real_steps
 from unrolled.model import Model
@@ -35,8 +35,7 @@ from unrolled.tasks.recognize.labels import Labels, RecognizeAssets
 from unrolled.tasks.recognize.options import FILE_KEYS, OPTIONS
 from unrolled.tasks.recognize.predict import predict
 from unrolled.tasks.recognize.run import RecognizeRunner
-from unrolled.tasks.recognize.scores import error_rates, score_file
-from unrolled.tasks.recognize.search import RecognitionOptions
+from unrolled.tasks.recognize.scores import error_rates, evaluate_file, read_examples
 from unrolled.tasks.recognize.too_short import TooShort, tell, too_short, write_list
 from unrolled.tasks.recognize.trace import RecognizeTracer
 from unrolled.tasks.runner import Runner
@@ -68,9 +67,9 @@ class Recognize(Task):
 
     def read(self, config: RecognizeConfig) -> Data:
         settings = config.data
-        train = _embedded("train") if settings.train is None else self._read_file(config, settings.train)
+        train = _embedded("train") if settings.train is None else read_examples(settings, settings.train)
         if settings.valid is not None:
-            valid = self._read_file(config, settings.valid)
+            valid = read_examples(settings, settings.valid)
         elif settings.train is None:
             valid = _embedded("valid")
         else:
@@ -82,10 +81,6 @@ class Recognize(Task):
         contents = hash_of(*(e.input.digest() for e in (*train, *valid) if isinstance(e.input, Medium)))
         mark = hash_of(b"%d" % len(train), *parts)
         return Data(Corpus(train), Corpus(valid), settings.train or DIGITS, mark, contents)
-
-    def _read_file(self, config: RecognizeConfig, path: str | Path) -> list[Transcribed]:
-        settings = config.data
-        return read_transcripts(path, input_column=settings.input_column, text_column=settings.text_column)
 
     def make_assets(self, config: RecognizeConfig, data: Data, init: RecognizeAssets | None = None) -> RecognizeAssets:
         texts = [example.text for example in data.train]
@@ -158,10 +153,7 @@ class Recognize(Task):
         return Evaluation({**scores, "nats_per_label": total / max(1, count)}, samples(references, outputs))
 
     def evaluate_file(self, model: Model, path: str | Path, **options: Any) -> dict[str, Any]:
-        """Error rates of the best path and of the searches that the options ask for."""
-        assert isinstance(model.config, RecognizeConfig)
-        tune, kind = bool(options.pop("tune", False)), options.pop("reference_kind", None)
-        return score_file(model, self._read_file(model.config, path), RecognitionOptions(**options), tune, kind)
+        return evaluate_file(model, path, **options)
 
     def predict(self, model: Model, inputs: Any, **options: Any) -> Any:
         """A `Recognized` for one input, a list of them for several: paths, or arrays. See `RecognitionOptions`.

@@ -10,7 +10,7 @@ from unrolled.data.readers.tagged.frames import read_untagged_frames
 from unrolled.errors import UserError
 from unrolled.tasks.runner import Input, Request, Runner, csv_line
 from unrolled.tasks.tag.batches import unlabelled
-from unrolled.tasks.tag.columns import columns_of
+from unrolled.tasks.tag.columns import columns_of, frame_columns_of
 from unrolled.tasks.tag.documents import Document, Documents, in_a_row
 from unrolled.tasks.tag.predict import FrameTags, paths_of, sentence_of_input, settings_of
 from unrolled.tasks.tag.stream import TagStream, feed_many, stream_lines
@@ -60,7 +60,7 @@ class TagRunner(Runner):
                     "This model reads frames, not text.",
                     "Give a .npz file with `frames`, a .npy or a .csv file; or --stream and lines of numbers.",
                 )
-            asked = settings_of(self.model).frame_columns
+            asked = frame_columns_of(settings_of(self.model))
             columns = replace(asked, features=self.model.assets.frame_columns or asked.features)
             for file in request.files:
                 yield from read_untagged_frames(file, shape, columns)

@@ -3,18 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unrolled.data.readers.tagged.frames import Tagged
+from unrolled.data.readers.tagged.frames import Tagged, holds_frames, read_tagged_frames
+from unrolled.data.readers.tagged.read_sentences import format_of, read_sentences
 from unrolled.data.readers.tagged.sentences import Sentence
+from unrolled.errors import note
 from unrolled.metrics import class_scores
 from unrolled.metrics.spans import overlap_f1, runs_of, span_scores, spans_of
-from unrolled.model import Model
 from unrolled.tasks.runner import plain_scores, table_of
-from unrolled.tasks.tag.assets import TagAssets
+from unrolled.tasks.tag.assets import TagAssets, check_kind
+from unrolled.tasks.tag.batches import unlabelled
+from unrolled.tasks.tag.columns import columns_of, frame_columns_of
+from unrolled.tasks.tag.predict import paths_of, settings_of
+
+if TYPE_CHECKING:
+    from unrolled.model import Model
+    from unrolled.tasks.tag.config import TagData
+
+
+def evaluate_file(model: Model, path: str | Path) -> dict[str, Any]:
+    """Scores on a file; tables of them are dictionaries."""
+    settings = settings_of(model)
+    examples = not_empty(settings, path, model.assets.frame_columns)
+    check_kind(examples, model.assets.frames)
+    if settings.tag_column is not None and not model.assets.frames and format_of(Path(path)) == "conllu":
+        note(f"{path} is CoNLL-U: its column {settings.column} is compared, and data.tag_column does not apply.")
+    scores, tables = score_tags(model, examples, paths_of(model, unlabelled(model.assets, examples)))
+    known = set(model.assets.tags.tokens)
+    strange = next((one for one in examples if not known.issuperset(one.tags or ())), None)
+    if strange is not None:
+        names = sorted({tag for one in examples for tag in one.tags or ()} - known)
+        note(
+            f"{scores['unknown_labels']} tags were never seen in training, and count as wrong: "
+            f"{', '.join(names[:5])} (first: {strange.place})."
+        )
+    return {**scores, **tables}
+
+
+def not_empty(settings: TagData, path: str | Path, features: tuple[str, ...] = ()) -> Sequence[Tagged]:
+    """The sentences or frames of a file, without empty ones; `features` are the columns of frames that were learnt."""
+    examples: Sequence[Tagged]
+    if holds_frames(path):
+        columns = frame_columns_of(settings)
+        examples, what = read_tagged_frames(path, replace(columns, features=features or columns.features)), "sequences"
+    else:
+        examples, what = read_sentences(path, columns_of(settings)), "sentences"
+    found = [one for one in examples if len(one)]
+    if len(found) < len(examples):
+        note(f"{len(examples) - len(found)} empty {what} of {path} are left out.")
+    return found
 
 
 def score_tags(

@@ -16,9 +16,8 @@ from unrolled.config import Section
 from unrolled.data import Batch, RowBuckets, held_out
 from unrolled.data.batching.shapes import Padding
 from unrolled.data.demo.python_source import EMBEDDED_SOURCE, embedded_sentences
-from unrolled.data.readers.tagged.frames import Tagged, TaggedFrames, holds_frames, read_tagged_frames
-from unrolled.data.readers.tagged.read_sentences import format_of, read_sentences
-from unrolled.errors import UserError, note
+from unrolled.data.readers.tagged.frames import Tagged, TaggedFrames
+from unrolled.errors import UserError
 from unrolled.metrics.spans import scheme_of
 from unrolled.model import Model
 from unrolled.models.inputs import FrameInput, WordInput
@@ -29,12 +28,12 @@ from unrolled.tasks.runner import Runner
 from unrolled.tasks.shared.reader import Reader, load_vectors
 from unrolled.tasks.tag.assets import TagAssets, check_kind, columns_of, frame_shape, inner_tags, outer_tags, values_of
 from unrolled.tasks.tag.batches import tag_batches
-from unrolled.tasks.tag.config import TagConfig, TagData, check_columns
+from unrolled.tasks.tag.config import TagConfig, check_columns
 from unrolled.tasks.tag.describe import TagDescription
 from unrolled.tasks.tag.options import FILE_KEYS, OPTIONS
-from unrolled.tasks.tag.predict import paths_of, predict, settings_of
+from unrolled.tasks.tag.predict import paths_of, predict
 from unrolled.tasks.tag.run import TagRunner
-from unrolled.tasks.tag.scores import score_tags
+from unrolled.tasks.tag.scores import evaluate_file, not_empty, score_tags
 from unrolled.tasks.tag.trace import TagTracer
 from unrolled.tasks.tracer import Tracer
 from unrolled.text.vectors import Vectors
@@ -162,21 +161,7 @@ class Tag(Task):
         return Evaluation({name: scores[name] for name in FOLLOWED if name in scores})
 
     def evaluate_file(self, model: Model, path: str | Path, **options: Any) -> dict[str, Any]:
-        settings = settings_of(model)
-        examples = not_empty(settings, path, model.assets.frame_columns)
-        check_kind(examples, model.assets.frames)
-        if settings.tag_column is not None and not model.assets.frames and format_of(Path(path)) == "conllu":
-            note(f"{path} is CoNLL-U: its column {settings.column} is compared, and data.tag_column does not apply.")
-        scores, tables = score_tags(model, examples, paths_of(model, tag_batches(model.assets, examples)))
-        known = set(model.assets.tags.tokens)
-        strange = next((one for one in examples if not known.issuperset(one.tags or ())), None)
-        if strange is not None:
-            names = sorted({tag for one in examples for tag in one.tags or ()} - known)
-            note(
-                f"{scores['unknown_labels']} tags were never seen in training, and count as wrong: "
-                f"{', '.join(names[:5])} (first: {strange.place})."
-            )
-        return {**scores, **tables}
+        return evaluate_file(model, path)
 
     def predict(self, model: Model, inputs: Any, **options: Any) -> Any:
         """[(word, tag), …] for a text; for a list of texts, or of lists of words, a list of those.
@@ -190,17 +175,3 @@ class Tag(Task):
 def _tensors(*masks: NDArray[np.bool_]) -> Forbidden:
     transitions, first, last = (torch.from_numpy(mask) for mask in masks)
     return transitions, first, last
-
-
-def not_empty(settings: TagData, path: str | Path, features: tuple[str, ...] = ()) -> Sequence[Tagged]:
-    """The sentences or frames of a file, without empty ones; `features` are the columns of frames that were learnt."""
-    examples: Sequence[Tagged]
-    if holds_frames(path):
-        columns = settings.frame_columns
-        examples, what = read_tagged_frames(path, replace(columns, features=features or columns.features)), "sequences"
-    else:
-        examples, what = read_sentences(path, settings.columns), "sentences"
-    found = [one for one in examples if len(one)]
-    if len(found) < len(examples):
-        note(f"{len(examples) - len(found)} empty {what} of {path} are left out.")
-    return found

@@ -1,26 +1,49 @@
-"""Scores of translations: on a file, by the source's length, and with greedy decoding in training."""
+"""Scores of translations on a file, over all and by the source's length."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from unrolled.data import Pair
+from unrolled.data import Pair, read_pairs, read_parallel
 from unrolled.metrics.phones import error_rate_name
 from unrolled.metrics.recognition import ReferenceKind, nearest_error_rate
-from unrolled.metrics.translation import bleu_of, bleu_tokenizer, by_length, chrf_of, translation_scores
-from unrolled.model import Model
+from unrolled.metrics.translation import bleu_tokenizer, by_length, translation_scores
 from unrolled.search.ctc.label_text import label_text
 from unrolled.tasks.shared.dictionary import with_dictionary
-from unrolled.tasks.shared.free_run import FreeRun, samples
 from unrolled.tasks.shared.references import told_apart
-from unrolled.tasks.shared.side import Ids, Side
+from unrolled.tasks.shared.side import Side
 from unrolled.tasks.shared.writing import WritingOptions, named
 from unrolled.tasks.translate.assets import TranslateAssets
-from unrolled.tasks.translate.batches import pair_batch
 from unrolled.tasks.translate.predict import translate
-from unrolled.training import Evaluation
+
+if TYPE_CHECKING:
+    from unrolled.model import Model
+
+
+def evaluate_file(
+    model: Model,
+    path: str | Path | tuple[str | Path, ...],
+    target: str | Path | Sequence[str | Path] | None = None,
+    reference_kind: ReferenceKind | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Scores on a table of pairs, or on two files, sources and targets; several targets are references alike.
+
+    Empty lines count like all others. `reference_kind` says whether targets are words or labels, where a lexicon
+    makes words of labels.
+    """
+    config: Any = model.config
+    settings = config.data
+    if target is not None and not isinstance(path, tuple):
+        path = (path, *([target] if isinstance(target, (str, Path)) else target))
+    if isinstance(path, tuple):
+        pairs = read_parallel(*path)
+    else:
+        pairs = read_pairs(path, source_column=settings.source_column, target_column=settings.target_column)
+    return score_file(model, pairs, WritingOptions(**options), reference_kind)
 
 
 def score_file(
@@ -91,27 +114,3 @@ def length_table(by_length: Mapping[str, Mapping[str, Any]]) -> str:
     for name, row in by_length.items():
         lines.append(f"{name:>13}  {row['bleu']:6.2f}  {row['exact_match']:11.4f}  {row['sentences']:9,}")
     return "\n".join(lines)
-
-
-def exposure(model: Model, pairs: Sequence[tuple[Ids, Ids]]) -> Evaluation:
-    """Scores of greedy translations of some pairs, with the exposure gap; a few are shown."""
-    assets: TranslateAssets = model.assets
-    network: Any = model.network.eval()
-    run = FreeRun(assets.target)
-    for first in range(0, len(pairs), 64):
-        part = pairs[first : first + 64]
-        most = max(assets.most_tokens(len(source) + 1) for source, _ in part)
-        run.add(network, pair_batch(assets, part).to(model.device), [target for _, target in part], most)
-    outputs = run.texts
-    references = [assets.target.text(target.tolist()) for _, target in pairs]
-    lowercase = assets.target.tokenizer.lowercase
-    symbols = assets.target.tokenizer.level == "symbols"
-    tokenize = bleu_tokenizer(references, symbols=symbols)
-    scores = {
-        "bleu": bleu_of(outputs, [[one] for one in references], tokenize=tokenize, lowercase=lowercase),
-        "chrf": chrf_of(outputs, references, lowercase=lowercase),
-        "exact_match": sum(a == b for a, b in zip(outputs, references, strict=True)) / len(outputs),
-        **(symbol_scores(outputs, [[one] for one in references], assets.target) if symbols else {}),
-        **run.rates(),
-    }
-    return Evaluation(scores, samples(references, outputs, [assets.source.text(one.tolist()) for one, _ in pairs]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +16,6 @@ from unrolled.data.batching.shapes import Padding
 from unrolled.data.demo.pronunciations import PRONUNCIATIONS, embedded_pronunciations
 from unrolled.data.readers.pairs import each_target, without_empty
 from unrolled.errors import UserError, note
-from unrolled.metrics.recognition import ReferenceKind
 from unrolled.model import Model
 from unrolled.models.transformer_translator import TransformerTranslator
 from unrolled.models.translator import Translator, translator
@@ -28,16 +26,16 @@ from unrolled.tasks.runner import Runner
 from unrolled.tasks.shared.pretrained import load_token_vectors
 from unrolled.tasks.shared.side import Ids, Reading
 from unrolled.tasks.shared.targets import token_loss, with_guesses
-from unrolled.tasks.shared.writing import WritingOptions
 from unrolled.tasks.tracer import Tracer
 from unrolled.tasks.translate.assets import TranslateAssets
 from unrolled.tasks.translate.batches import PairTable
 from unrolled.tasks.translate.config import SideSettings, TranslateConfig, TranslateData
 from unrolled.tasks.translate.describe import TranslateDescription
+from unrolled.tasks.translate.exposure import exposure
 from unrolled.tasks.translate.options import FILE_KEYS, OPTIONS
 from unrolled.tasks.translate.predict import predict
 from unrolled.tasks.translate.run import TranslateRunner
-from unrolled.tasks.translate.scores import exposure, score_file
+from unrolled.tasks.translate.scores import evaluate_file
 from unrolled.tasks.translate.trace import TranslateTracer
 from unrolled.training import Batches, Evaluation, Goal, Loss, hash_of
 from unrolled.training.consistency import twice
@@ -159,28 +157,8 @@ class Translate(Task):
         free = exposure(model, some)
         return Evaluation({"nats_per_token": mean, **free.scores}, free.samples)
 
-    def evaluate_file(
-        self,
-        model: Model,
-        path: str | Path | tuple[str | Path, ...],
-        target: str | Path | Sequence[str | Path] | None = None,
-        reference_kind: ReferenceKind | None = None,
-        **options: Any,
-    ) -> dict[str, Any]:
-        """Scores on a table of pairs, or on two files, sources and targets; several targets are references alike.
-
-        Empty lines count like all others. `reference_kind` says whether targets are words or labels, where a lexicon
-        makes words of labels.
-        """
-        assert isinstance(model.config, TranslateConfig)
-        settings = model.config.data
-        if target is not None and not isinstance(path, tuple):
-            path = (path, *([target] if isinstance(target, (str, Path)) else target))
-        if isinstance(path, tuple):
-            pairs = read_parallel(*path)
-        else:
-            pairs = read_pairs(path, source_column=settings.source_column, target_column=settings.target_column)
-        return score_file(model, pairs, WritingOptions(**options), reference_kind)
+    def evaluate_file(self, model: Model, path: Any, **options: Any) -> dict[str, Any]:
+        return evaluate_file(model, path, **options)
 
     def predict(self, model: Model, inputs: str | Sequence[str], **options: Any) -> Any:
         """A `Translation` of a text, or a list of them. Options: see `WritingOptions`."""
