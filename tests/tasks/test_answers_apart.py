@@ -133,8 +133,8 @@ def inputs_of(model: Model, chance: Random, count: int) -> list[Any]:
             return [numbers.normal(0, 0.1, chance.randint(2000, 16000)).astype(np.float32) for _ in range(count)]
         return [numbers.integers(0, 255, (14, chance.randint(20, 90))).astype(np.uint8) for _ in range(count)]
     if task == "forecast":
-        shape = model.network.layout.inputs  # type: ignore[union-attr, operator]
-        return [numbers.normal(size=(chance.randint(20, 60), shape)) for _ in range(count)]
+        width = len(model.assets.roles.inputs)
+        return [numbers.normal(size=(chance.randint(20, 60), width)) for _ in range(count)]
     if task == "tag" and model.assets.frames:
         return [numbers.normal(size=(chance.randint(1, 50), *model.assets.frames)) for _ in range(count)]
     most = 6 if task == "generate" else 30
