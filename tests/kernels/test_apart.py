@@ -60,7 +60,7 @@ def test_attention_is_the_same_with_any_padding(engine: Any, size: int, causal: 
     found, weights = engine.attention(query, keys, values, None, causal, show=True)
     past = torch.arange(12) <= torch.arange(9)[:, None] + 3 if causal else None
     parts: Any = (part.double() for part in (query, keys, values))
-    expected = torch.nn.functional.scaled_dot_product_attention(*parts, attn_mask=past)
+    expected = torch.nn.functional.scaled_dot_product_attention(*parts, past)
     torch.testing.assert_close(found, expected.transpose(1, 2).flatten(2).float(), **CLOSE)
     assert weights is not None
     torch.testing.assert_close(weights.sum(-1), torch.ones(3, 2, 9), **CLOSE)
