@@ -59,8 +59,8 @@ def test_attention_is_the_same_with_any_padding(engine: Any, size: int, causal: 
     query, keys, values = rows_of(1, 3, 2, 9, size), rows_of(2, 3, 2, 12, size), rows_of(3, 3, 2, 12, size)
     found, weights = engine.attention(query, keys, values, None, causal, show=True)
     past = torch.arange(12) <= torch.arange(9)[:, None] + 3 if causal else None
-    parts: Any = (part.double() for part in (query, keys, values))
-    expected = torch.nn.functional.scaled_dot_product_attention(*parts, past)
+    q, k, v = (part.double() for part in (query, keys, values))
+    expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, past)
     torch.testing.assert_close(found, expected.transpose(1, 2).flatten(2).float(), **CLOSE)
     assert weights is not None
     torch.testing.assert_close(weights.sum(-1), torch.ones(3, 2, 9), **CLOSE)
