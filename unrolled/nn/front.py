@@ -105,7 +105,7 @@ class ConvolutionFront(nn.Module):
 
     def _one_by_one(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """`forward`, each sequence by itself and without padding: as if it were alone."""
-        alone = zip(x.split(1), lengths.split(1), strict=True)
+        alone = zip(torch.split(x, 1), torch.split(lengths, 1), strict=True)
         each = [self(one[:, : int(length)], length) for one, length in alone]
         longest = max(output.shape[1] for output, _ in each)
         padded = [F.pad(output, (0, 0, 0, longest - output.shape[1])) for output, _ in each]
