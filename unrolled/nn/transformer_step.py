@@ -76,7 +76,8 @@ def _to_itself(layer: TransformerLayer, x: Tensor, state: FixedState, kept: Kept
     attention = layer.self_attn
     assert attention.in_proj_weight is not None
     query, keys, values = linear(x, attention.in_proj_weight, attention.in_proj_bias).chunk(3, dim=-1)
-    seen = engine.attend(query, *kept, (keys, values), state.position, state.ancestors)
+    ancestors = state.ancestors if kept[0].shape[2] > 1 else None
+    seen = engine.attend(query, *kept, (keys, values), state.position, ancestors)
     output: Tensor = attention.out_proj(seen)
     return output
 

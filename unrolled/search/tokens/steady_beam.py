@@ -214,11 +214,11 @@ class SteadyBeam:
     def run(self, state: Any, lengths: list[int], prefixes: Any, mask: Tensor | None) -> History:
         """A whole search from the state before the first token."""
         self._begin(state, lengths, prefixes, mask)
-        for count in range(1, max(lengths) + 1):
+        count, most = 0, max(lengths)
+        while count < most and self.flag.read() != 0:
             self.step()
             self.flag.send()
-            if self.flag.read() == 0:
-                break
+            count += 1
         return self._history(count)
 
     def _begin(self, state: Any, lengths: list[int], prefixes: Any, mask: Tensor | None) -> None:
@@ -227,6 +227,7 @@ class SteadyBeam:
         self.buffers.load(state)
         self.last.fill_(plan.start)
         self.time.zero_()
+        self.going.fill_(1)
         self.totals.fill_(-math.inf)
         self.totals[:, 0] = 0.0
         self.out_scores.fill_(-math.inf)

@@ -81,7 +81,7 @@ class SteadySampling:
             self.seen = torch.zeros(rows, self.vocabulary, dtype=torch.bool, device=device)
         self.next = torch.zeros_like(self.last)
         self.kernel = self._kernel()
-        self.step = Repeated(self._advance, device, cache)
+        self.step = Repeated(self._advance, device, cache, LARGEST)
         self.step.record()
 
     def _advance(self) -> None:
@@ -241,8 +241,7 @@ class SampledAhead:
         )
         search.uniform[here, :rows].copy_(uniform, non_blocking=True)
         search.slot.fill_(first)
-        for _ in range(count):
-            search.step()
+        search.step(count)
         if self.windows is not None:
             self.windows.advance(count)
         results = []
@@ -291,9 +290,9 @@ def read_whole(ahead: SampledAhead, most: Sequence[int], end: int | None) -> Ite
         done += count
         if not stops.any():
             continue
-        tokens, log_probs = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+        tokens, log_probs = (np.ascontiguousarray(np.concatenate(parts).T) for parts in zip(*blocks, strict=True))
         for column in np.nonzero(stops)[0].tolist():
             length = min(done - count + int(steps[column]), int(left[rows[column]]))
-            some = tokens[:length, column].tolist()
-            yield Whole(int(rows[column]), some, log_probs[:length, column], some[-1] == end)
+            some = tokens[column, :length].tolist()
+            yield Whole(int(rows[column]), some, log_probs[column, :length], some[-1] == end)
         going &= ~stops

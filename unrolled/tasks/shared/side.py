@@ -81,7 +81,7 @@ class Side:
     def text(self, ids: Sequence[int], instead: Sequence[str | None] = ()) -> str:
         """The text of tokens; where `instead` has a text for a token, that one."""
         if not any(one is not None for one in instead):
-            return self.texts([ids])[0]
+            return self._tidy(self.tokenizer.decode(list(ids)))
         blank = "" if self.tokenizer.level == "char" else " "
         words = [self.tokenizer.token(i) if one is None else one for i, one in zip(ids, instead, strict=True)]
         return self._tidy(blank.join(words))
@@ -91,7 +91,8 @@ class Side:
         return [self._tidy(text) for text in self.tokenizer.decode_each(rows)]
 
     def _tidy(self, text: str) -> str:
-        text = " ".join(text.split())
+        if self.tokenizer.level not in ("word", "symbols") or "\n" in text:  # words have single blanks between them
+            text = " ".join(text.split())
         return unicodedata.normalize("NFC", text) if self.form in ("NFD", "NFKD") else text
 
     def extended(self, texts: Sequence[str]) -> Side:

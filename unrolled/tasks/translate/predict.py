@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import islice, repeat
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,6 @@ from unrolled.search.arrays import Array, arrays_of
 from unrolled.tasks.shared.answers import Written, note_cut
 from unrolled.tasks.shared.dictionary import with_dictionary
 from unrolled.tasks.shared.writing import (
-    Spelt,
     WritingOptions,
     best_answers,
     for_rescoring,
@@ -135,59 +134,43 @@ def answers_of(
     `replacing` puts the source word with the most attention for <unk>.
     """
     spelt = [readings_of(one, options) for one in found]
-    several = [
-        _Looked(one, _looked(one, len(ids))) for some, ids in zip(spelt, sources, strict=True) for one in some
-    ]  # of all sources
     counts = [len(some) for some in spelt]
+    several = [one for some in spelt for one in some]  # of all sources
+    of_each = [place for place, count in enumerate(counts) for _ in range(count)]
+    looked: list[NDArray[np.float32] | None] = [
+        None if (seen := one.hypothesis.attention) is None else _to_tokens(seen, len(one.hypothesis.tokens), len(ids))
+        for one, ids in zip(several, map(sources.__getitem__, of_each), strict=True)
+    ]
     instead: list[list[str | None]] = [[]] * len(several)
     if replacing:
-        of_each = (text for text, count in zip(texts, counts, strict=True) for _ in range(count))
-        instead = [_instead(assets, text, one) for text, one in zip(of_each, several, strict=True)]
+        readings = zip(of_each, several, looked, strict=True)
+        instead = [_instead(assets, texts[place], one.hypothesis.tokens, rows) for place, one, rows in readings]
     written = zip(
         several,
-        texts_of(assets.target, [one.spelt for one in several], options, instead),
-        assets.target.shown_each([one.spelt.hypothesis.tokens for one in several]),
-        strict=True,
+        texts_of(assets.target, several, options, instead),
+        assets.target.shown_each([one.hypothesis.tokens for one in several]),
+        looked if options.attention else repeat(None),
+        strict=False,
     )
     answers = []
     for source_tokens, count in zip(assets.source.shown_each(sources), counts, strict=True):
-        made = [
-            Translation(
-                text,
-                (hypothesis := one.spelt.hypothesis).score,
-                hypothesis.log_prob,
-                hypothesis.ended,
-                source_tokens,
-                target_tokens,
-                one.attention if options.attention else None,
-                words=one.spelt.words,
-            )
-            for one, text, target_tokens in islice(written, count)
-        ]
+        made = []
+        for (one, words), text, target_tokens, attention in islice(written, count):
+            facts = text, one.score, one.log_prob, one.ended, source_tokens, target_tokens, attention
+            made.append(Translation(*facts, words=words))
         answers.append(best_answers(made, options))
     return answers
 
 
-class _Looked(NamedTuple):
-    """A reading of a hypothesis, and its attention, if it was kept."""
-
-    spelt: Spelt
-    attention: NDArray[np.float32] | None  # (target tokens, source tokens)
-
-
-def _looked(spelt: Spelt, sources: int) -> NDArray[np.float32] | None:
-    hypothesis = spelt.hypothesis
-    return None if hypothesis.attention is None else _to_tokens(hypothesis.attention, len(hypothesis.tokens), sources)
-
-
-def _instead(assets: TranslateAssets, source: str, one: _Looked) -> list[str | None]:
+def _instead(
+    assets: TranslateAssets, source: str, tokens: list[int], looked: NDArray[np.float32] | None
+) -> list[str | None]:
     """For each unknown token the source word with the most attention."""
-    tokens, unk = one.spelt.hypothesis.tokens, assets.target.tokenizer.vocabulary.unk
-    if one.attention is None or unk is None or unk not in tokens:
+    unk = assets.target.tokenizer.vocabulary.unk
+    if looked is None or unk is None or unk not in tokens:
         return []
     words = _words(assets, source)
-    rows = zip(tokens, one.attention, strict=True)
-    return [words[int(row.argmax())] if token == unk else None for token, row in rows]
+    return [words[int(row.argmax())] if token == unk else None for token, row in zip(tokens, looked, strict=True)]
 
 
 def _to_tokens(attention: Array, targets: int, sources: int) -> NDArray[np.float32]:

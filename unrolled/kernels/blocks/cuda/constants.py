@@ -7,7 +7,6 @@ from unrolled.kernels.cuda.structures import constants_header
 LANES = 32  # threads of a warp
 WARPS = 8  # of a thread block
 THREADS = WARPS * LANES
-AHEAD = 4  # keys that a thread loads before it looks at the first
 
 
 def header() -> str:
