@@ -68,14 +68,14 @@ class GraphCache:
                     self._kept.popitem(last=False)
 
 
-class NarrowWeights(TorchDispatchMode):
+class NarrowWeights(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
     """Inside the block, a conversion of a weight to another precision gives a copy that was made before.
 
     So recorded steps do not convert the weights each time. `refresh` makes the copies anew from the weights.
     """
 
     def __init__(self, weights: Collection[int]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._weights = frozenset(weights)  # their addresses
         self._made: dict[Any, tuple[Tensor, Tensor]] = {}  # weights, or views of them, and their copies
 
@@ -215,7 +215,7 @@ def precision_of(device: torch.device) -> Any:
 
 
 class Repeated:
-    """A step that is run again and again: replayed on a GPU, called elsewhere. `together` steps are replayed at once."""
+    """A step that is run again and again: replayed on a GPU, called elsewhere. `together` steps are one graph."""
 
     def __init__(self, step: Callable[[], None], device: torch.device, cache: GraphCache, together: int = 1) -> None:
         self._step, self._device, self._cache, self._together = step, device, cache, together

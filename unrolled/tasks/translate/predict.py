@@ -33,12 +33,17 @@ if TYPE_CHECKING:
     from unrolled.model import Model
 
 TOKENS_AT_ONCE = 6000  # source tokens, times hypotheses, in a batch of a search
-TOKENS_ON_GPU = 24000
+TOKENS_ON_GPU = 24000  # for each 16 GB of its memory, up to eight times
 
 
 def tokens_at_once(device: Any) -> int:
     """The room of a batch of a search, in source tokens times hypotheses; an exported model's device is a name."""
-    return TOKENS_ON_GPU if str(device).startswith("cuda") else TOKENS_AT_ONCE
+    if not str(device).startswith("cuda"):
+        return TOKENS_AT_ONCE
+    import torch
+
+    memory = torch.cuda.get_device_properties(device).total_memory
+    return TOKENS_ON_GPU * min(8, max(1, memory // 16_000_000_000))
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ def translate(model: Model, texts: Sequence[str], options: WritingOptions) -> li
         return source_arrays(assets, sources, rows[some])
 
     room = max(1, tokens_at_once(model.device) // options.side_by_side)
-    batches = RowBuckets(rows, sources.lengths[rows] + 1, gather, batch_size=1, batch_tokens=room)
+    batches = RowBuckets(rows.tolist(), sources.lengths[rows] + 1, gather, batch_size=1, batch_tokens=room)
     with model.answering(options.precision):
         for index in range(len(batches)):
             places = rows[batches.rows(index)].tolist()

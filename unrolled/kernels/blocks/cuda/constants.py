@@ -7,6 +7,7 @@ from unrolled.kernels.cuda.structures import constants_header
 LANES = 32  # threads of a warp
 WARPS = 8  # of a thread block
 THREADS = WARPS * LANES
+HELD = 8  # pairs of a row that a lane keeps in registers
 
 
 def header() -> str:

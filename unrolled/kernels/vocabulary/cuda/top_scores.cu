@@ -163,13 +163,13 @@ KERNEL top_scores(KERNEL_ARGUMENT Arguments given) {
     int at = -1;
     scores.each([&](int token, float score) {  // in the order of the tokens
         highest = fmaxf(highest, score);
-        if (score > best && scores.allows(token)) {
-            best = score;
-            at = token;
-        }
+        at = score > best ? token : at;
+        best = score > best ? score : best;
     });
+    uint64_t mine = at < 0 ? 0 : key_of(best, at);
+    if (at >= 0 && !scores.allows(at)) mine = scores.next(mine);  // rarely: masks were not looked at so far
     const float most = over_block({highest, 0.0f, 0.0f}, shared.parts).most;
-    bound(at < 0 ? 0 : key_of(best, at), given.count, shared);  // which waits until all have read the parts
+    bound(mine, given.count, shared);  // which waits until all have read the parts
     const uint64_t least = shared.bound;
     const float lowest = least == 0 ? -1.0f / 0.0f : score_of(least);
     const float base = most > -1.0f / 0.0f ? most : 0.0f;
