@@ -78,7 +78,8 @@ def _long_product(x: Tensor, layer: nn.Linear) -> Tensor:
     """`layer(x)`; for few rows in float32 several shorter products and their sum, which is faster in cuBLAS."""
     parts, rest = divmod(layer.in_features, PART)
     if x.dtype != torch.float32 or rest or parts < 2 or len(x) > FEW_ROWS:
-        return layer(x)
+        whole: Tensor = layer(x)
+        return whole
     cut = x.view(len(x), parts, PART).transpose(0, 1)  # (P, R, ·)
     weight = layer.weight.view(layer.out_features, parts, PART).permute(1, 2, 0)
     product = torch.bmm(cut, weight).sum(0)
