@@ -144,8 +144,8 @@ class StateBuffers:
         """Take a state after a step as the example: a buffer holds the numbers of both without rounding them."""
         own, _ = leaves_of(state)
         _check_alike(self.own, own)
-        kept = [
-            old.to(torch.promote_types(old.dtype, new.dtype)).contiguous()
+        kept = [  # in the order of the step's memory, so that no dimensions have to be swapped
+            torch.zeros_like(new, dtype=torch.promote_types(old.dtype, new.dtype))
             for old, new in zip(self.own, own, strict=True)
         ]
         places = iter(kept)
@@ -171,7 +171,7 @@ class StateBuffers:
         for kept, new in pairs:
             if rows is None:
                 kept.copy_(new)
-            elif new.dtype == kept.dtype:
+            elif new.dtype == kept.dtype and kept.is_contiguous():
                 torch.index_select(new, 0, rows, out=kept)
             else:
                 kept.copy_(new.index_select(0, rows))
