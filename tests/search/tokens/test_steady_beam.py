@@ -215,3 +215,13 @@ class _Conversions(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.count += func is torch.ops.aten._to_copy.default
         return func(*args, **(kwargs or {}))
+
+
+def test_the_host_works_meanwhile() -> None:
+    model, calls = Table(torch.randn(4, 4, 4)), []
+    options: dict[str, Any] = {"start": START, "memory": torch.arange(2), "meanwhile": lambda: calls.append(1)}
+    one, other = (
+        beam_search(model, 2, Limits(9, 3, min_tokens=8), graph=graph, **options) for graph in ("off", "steady")
+    )
+    assert_same(one, other)
+    assert calls == [1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -165,8 +165,12 @@ def written(
     places: Sequence[int],
     forbid_unknown: bool,
     attention: bool,
+    meanwhile: Callable[[], object] | None = None,
 ) -> list[BeamResult]:
-    """The outputs for each row of a memory, at most `most` tokens; `places` are the numbers of the rows among all."""
+    """The outputs for each row of a memory, at most `most` tokens; `places` are the numbers of the rows among all.
+
+    `meanwhile` may be called while a GPU searches.
+    """
     prefix = prefix_ids(target, options.prefix)
     if options.max_tokens is None:
         most = [max(one, len(prefix) + 1, options.min_tokens + 1) for one in most]
@@ -200,6 +204,7 @@ def written(
         memory_mask=memory.mask,
         attention=attention,
         graph=options.graph,
+        meanwhile=meanwhile,
     )
     if options.temperature is None:
         # outputs with several readings may read the same: of these more are needed

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.data import Batch, RowBuckets
-from unrolled.data.batching.ragged import Rows
+from unrolled.data.batching.ragged import Ragged, Rows
 from unrolled.errors import UserError
 from unrolled.search import BeamResult, WrittenWord
 from unrolled.search.arrays import Array, arrays_of
@@ -90,22 +91,28 @@ def translate(model: Model, texts: Sequence[str], options: WritingOptions) -> li
     with model.answering(options.precision):
         for index in range(len(batches)):
             places = rows[batches.rows(index)].tolist()
-            found = _found(model, batches[index], options, places, unknown == "forbid", wanted)
+            source_tokens = cache(partial(_shown, assets, sources, places))
+            found = _found(model, batches[index], options, places, unknown == "forbid", wanted, source_tokens)
             some = answers_of(
-                assets,
-                [texts[place] for place in places],
-                [sources.row(place).tolist() for place in places],
-                found,
-                unknown == "replace",
-                options,
+                assets, [texts[place] for place in places], source_tokens(), found, unknown == "replace", options
             )
             for place, answer in zip(places, some, strict=True):
                 answers[place] = answer
     return [_nothing() if answer is None else answer for answer in answers]
 
 
+def _shown(assets: TranslateAssets, sources: Ragged, places: list[int]) -> list[list[str]]:
+    return assets.source.shown_each([sources.row(place).tolist() for place in places])
+
+
 def _found(
-    model: Model, batch: Batch, options: WritingOptions, places: list[int], forbid_unknown: bool, attention: bool
+    model: Model,
+    batch: Batch,
+    options: WritingOptions,
+    places: list[int],
+    forbid_unknown: bool,
+    attention: bool,
+    meanwhile: Callable[[], object],
 ) -> list[BeamResult]:
     assert batch.lengths is not None
     network: Any = model.network
@@ -119,6 +126,7 @@ def _found(
         places=places,
         forbid_unknown=forbid_unknown,
         attention=attention,
+        meanwhile=meanwhile,
     )
 
 
@@ -129,12 +137,12 @@ def _nothing() -> Translation:
 def answers_of(
     assets: TranslateAssets,
     texts: Sequence[str],
-    sources: Sequence[list[int]],
+    sources: Sequence[list[str]],
     found: Sequence[BeamResult],
     replacing: bool,
     options: WritingOptions,
 ) -> list[Translation]:
-    """The hypotheses of a search as texts, for sources and their tokens.
+    """The hypotheses of a search as texts, for texts and their tokens, `sources`.
 
     `replacing` puts the source word with the most attention for <unk>.
     """
@@ -143,8 +151,8 @@ def answers_of(
     several = [one for some in spelt for one in some]  # of all sources
     of_each = [place for place, count in enumerate(counts) for _ in range(count)]
     looked: list[NDArray[np.float32] | None] = [
-        None if (seen := one.hypothesis.attention) is None else _to_tokens(seen, len(one.hypothesis.tokens), len(ids))
-        for one, ids in zip(several, map(sources.__getitem__, of_each), strict=True)
+        None if (seen := one.hypothesis.attention) is None else _to_tokens(seen, len(one.hypothesis.tokens), len(words))
+        for one, words in zip(several, map(sources.__getitem__, of_each), strict=True)
     ]
     instead: list[list[str | None]] = [[]] * len(several)
     if replacing:
@@ -158,7 +166,7 @@ def answers_of(
         strict=False,
     )
     answers = []
-    for source_tokens, count in zip(assets.source.shown_each(sources), counts, strict=True):
+    for source_tokens, count in zip(sources, counts, strict=True):
         made = []
         for (one, words), text, target_tokens, attention in islice(written, count):
             facts = text, one.score, one.log_prob, one.ended, source_tokens, target_tokens, attention

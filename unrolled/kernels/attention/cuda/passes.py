@@ -167,7 +167,7 @@ class DecoderJob(NamedTuple):
         return torch.cat([part.to(self.dtype) for part in (weight, gate, gate, below)])
 
     def query_bias(self) -> Tensor | None:
-        """What is added to the product with W_q, (Q,)."""
+        """The bias of the product with W_q, (Q,)."""
         bias, gate = self.tensors.bias_query, self.tensors.bias_gate
         if gate is None:
             return bias
