@@ -261,7 +261,7 @@ class SteadyBeam:
         self.flag.begin()
 
     def _history(self, count: int) -> History:
-        """What was kept in the first steps; it stays where it is."""
+        """The first steps, as they were kept, where they are."""
         size, looked = self.plan.beam.size, self.past_attention
         return History(
             self.active_steps,

@@ -171,30 +171,7 @@ def written(
 
     `meanwhile` may be called while a GPU searches.
     """
-    prefix = prefix_ids(target, options.prefix)
-    if options.max_tokens is None:
-        most = [max(one, len(prefix) + 1, options.min_tokens + 1) for one in most]
-    elif len(prefix) >= options.max_tokens:
-        raise UserError(
-            f"The prefix has {len(prefix)} tokens, and max_tokens={options.max_tokens} leaves none to write.",
-            f"Use {len(prefix) + 1} or more.",
-        )
-    forbidden = [target.begin]
-    if target.tokenizer.vocabulary.unk is not None and forbid_unknown:
-        forbidden.append(target.tokenizer.vocabulary.unk)
-    dictionary = with_dictionary(options, target.tokenizer, form=target.form, end=target.end).lexicon
-    words: tuple[Scorer, ...] = () if dictionary is None else (dictionary,)
-    if options.words is not None:
-        words = (WordList.of(target.tokenizer, options.words, [target.end]),)
-    limits = Limits(
-        most,
-        target.end,
-        options.min_tokens,
-        forbidden,
-        [prefix] * len(places),
-        options.no_repeat_ngram,
-        (*words, *options.scorers),
-    )
+    limits = _limits(target, options, most, forbid_unknown)
     search = partial(
         beam_search,
         network.showing_attention() if attention or options.coverage else network,
@@ -220,6 +197,34 @@ def written(
         BeamResult(sorted((one.best for one in row), key=lambda best: -best.log_prob))
         for row in zip(*draws, strict=True)
     ]
+
+
+def _limits(target: Side, options: WritingOptions, most: Sequence[int], forbid_unknown: bool) -> Limits:
+    """The limits of a search for each of some rows."""
+    prefix = prefix_ids(target, options.prefix)
+    if options.max_tokens is None:
+        most = [max(one, len(prefix) + 1, options.min_tokens + 1) for one in most]
+    elif len(prefix) >= options.max_tokens:
+        raise UserError(
+            f"The prefix has {len(prefix)} tokens, and max_tokens={options.max_tokens} leaves none to write.",
+            f"Use {len(prefix) + 1} or more.",
+        )
+    forbidden = [target.begin]
+    if target.tokenizer.vocabulary.unk is not None and forbid_unknown:
+        forbidden.append(target.tokenizer.vocabulary.unk)
+    dictionary = with_dictionary(options, target.tokenizer, form=target.form, end=target.end).lexicon
+    words: tuple[Scorer, ...] = () if dictionary is None else (dictionary,)
+    if options.words is not None:
+        words = (WordList.of(target.tokenizer, options.words, [target.end]),)
+    return Limits(
+        most,
+        target.end,
+        options.min_tokens,
+        forbidden,
+        [prefix] * len(most),
+        options.no_repeat_ngram,
+        (*words, *options.scorers),
+    )
 
 
 def _drawn(
