@@ -6,11 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from tests.gpu.updates import job
-from unrolled.data.batching.shapes import LEAST_STEP, rounded
+from unrolled.data.batching.packed import packed, tensors
+from unrolled.data.batching.prefetch import Prefetcher
+from unrolled.data.batching.shapes import LEAST_STEP, Prepared, rounded
 
 TRANSFORMER = {"model.kind": "transformer", "model.encoder.hidden_size": 32, "model.encoder.heads": 2}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -58,3 +61,21 @@ def test_padding_changes_no_loss_and_no_gradient(case: str, tmp_path: Path) -> N
         for a, b in zip(*found, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-9)
     assert False in seen
+
+
+@pytest.mark.parametrize("case", ["classify", "tag", "recognize", "translate"])
+def test_batches_for_a_gpu_are_the_same_without_tensors(case: str, tmp_path: Path) -> None:
+    """They go from NumPy's arrays into the buffer."""
+    task, changes = CASES[case]
+    made = job(task, tmp_path, {**changes, "train.device": "cpu"})
+    padding = made.traits.padding
+    batches: Any = made.task.batches(made.config, made.assets, made.data.train, training=True)
+    assert padding is not None
+    batches = batches.batches if isinstance(batches, Prefetcher) else batches
+    batches.order(1)
+    straight = Prepared(batches, lambda batch: packed(batch, pinned=False, shapes=padding.shapes(batch)))
+    for index in range(2):
+        found, expected = dict(tensors(straight[index].to("cpu"))), dict(tensors(padding(batches[index])))
+        assert isinstance(batches.arrays(index).inputs, np.ndarray)
+        assert found.keys() == expected.keys()
+        assert all(torch.equal(found[name], value) for name, value in expected.items())

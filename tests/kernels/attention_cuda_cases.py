@@ -162,6 +162,9 @@ def results(job: AttentionJob, leaves: dict[str, Tensor], engine: Any) -> dict[s
     gradients = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
     for (name, leaf), gradient in zip(leaves.items(), gradients, strict=True):
         parts[f"gradient of {name}"] = torch.zeros_like(leaf) if gradient is None else gradient
+    if "gradient of bias_gate" in parts:  # one number, in which most cancels out: it is judged with its weights
+        gate = [parts.pop(f"gradient of {name}").flatten() for name in ("weight_gate", "bias_gate")]
+        parts["gradient of the gate"] = torch.cat(gate)
     return {name: value.detach() for name, value in parts.items()}
 
 

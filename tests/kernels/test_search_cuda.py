@@ -109,11 +109,11 @@ def test_a_search_with_the_kernels_is_the_search_with_a_host(seed: int, simulate
 @needs_gcc
 def test_the_way_back_is_that_of_torch(simulated: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     length, rows, width, best = 7, 50, 3, 3
-    history = [torch.randint(n, (length, rows, m)) for n, m in ((6, width), (100, 6), (width, 6))]
+    chosen, tokens, origins = (torch.randint(n, (length, rows, m)) for n, m in ((6, width), (100, 6), (width, 6)))
     times, starts = torch.randint(length, (rows, best)), torch.randint(width, (rows, best))
-    found = steps.trace_back(*history, times, starts)
+    found = steps.trace_back(chosen, tokens, origins, times, starts)
     monkeypatch.setattr(engine, "ready", lambda device: False)
-    for one, other in zip(found, steps.trace_back(*history, times, starts), strict=True):
+    for one, other in zip(found, steps.trace_back(chosen, tokens, origins, times, starts), strict=True):
         assert torch.equal(one, other)
 
 

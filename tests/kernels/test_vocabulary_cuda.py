@@ -226,7 +226,8 @@ def test_the_best_tokens_of_rows_in_which_many_reach_the_bound(scores: str) -> N
 @needs_gcc
 @pytest.mark.parametrize("normalised", [True, False])
 def test_a_nan_among_scores_does_not_hide(normalised: bool) -> None:
-    scores = torch.zeros(3, 300)
-    scores[1, 299], scores[2] = torch.nan, -torch.inf
+    scores = torch.zeros(4, 300)
+    scores[1, 299], scores[2], scores[3] = torch.nan, torch.nan, -torch.inf
     values, *_ = engine.top_scores(scores, 2, None, normalised)
-    assert values.isnan().all(1).tolist() == [False, True, False] if normalised else values[1].isnan().all()
+    assert values.isnan().all(1)[:3].tolist() == [False, True, True]
+    assert not normalised or (values[3] == -torch.inf).all()

@@ -30,6 +30,24 @@ def test_ids_are_those_of_encode(level: str, lowercase: bool, text: str) -> None
     assert offsets.shape == (len(ids), 2)
 
 
+@given(ANY_LEVEL, st.booleans(), st.lists(ANY_TEXT, max_size=4))
+def test_ids_of_several_texts_are_those_of_each(level: str, lowercase: bool, texts: list[str]) -> None:
+    tokenizer = trained(level, lowercase=lowercase)
+    ids, lengths = tokenizer.ids_each(texts)
+    alone = [tokenizer.ids(text) for text in texts]
+    assert lengths == [len(one) for one in alone]
+    assert ids.dtype == np.int32
+    assert ids.tolist() == [number for one in alone for number in one.tolist()]
+
+
+@given(ANY_LEVEL, st.lists(st.lists(st.integers(0, 10_000), max_size=9), max_size=4))
+def test_texts_are_their_pieces(level: str, rows: list[list[int]]) -> None:
+    tokenizer = trained(level)
+    known = [[number % len(tokenizer) for number in row] for row in rows]
+    pieces = [Tokenizer.decode(tokenizer, row) for row in known]
+    assert tokenizer.decode_each(known) == pieces == [tokenizer.decode(row) for row in known]
+
+
 @given(ANY_LEVEL, st.booleans(), ANY_TEXT)
 def test_offsets_go_through_the_text(level: str, lowercase: bool, text: str) -> None:
     starts, ends = trained(level, lowercase=lowercase).encode(text).offsets.T

@@ -35,7 +35,7 @@ def updates(monkeypatch: pytest.MonkeyPatch, mode: Any, error: Exception, reason
     for name in ("graph_pool_handle", "synchronize"):
         monkeypatch.setattr(torch.cuda, name, lambda *_: None)
     monkeypatch.setattr(torch.cuda, "CUDAGraph", RefusingGraph)
-    monkeypatch.setattr(UpdateGraphs, "_aside", lambda self: nullcontext())
+    monkeypatch.setattr(UpdateGraphs, "aside", lambda self: nullcontext())
     monkeypatch.setattr(graphs, "_waits", lambda: nullcontext([]))
     monkeypatch.setattr(UpdateGraphs, "_recover", lambda self, device: None)
     stream: Any = SimpleNamespace(device=torch.device("cpu"))

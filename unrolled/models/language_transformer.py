@@ -116,7 +116,12 @@ class TransformerLM(LanguageModel):
             state = state._replace(
                 position=window.pads, ancestors=torch.where(columns < window.pads[:, None], 0, state.ancestors)
             )
-        return SteadyLM(self), (state.position, state.ancestors, ids, Shared(state.kept))
+        return SteadyLM(self, self.positions.table(length, self.device)), (
+            state.position,
+            state.ancestors,
+            ids,
+            Shared(state.kept),
+        )
 
     def trace(self, ids: Tensor, change: Change = unchanged) -> tuple[Tensor, list[Tensor]]:
         """The scores, and the attention of every block (B, N, T, T); `change` is applied to the tokens' vectors."""
@@ -200,15 +205,18 @@ class TransformerLM(LanguageModel):
 
 
 class SteadyLM:
-    """A Transformer whose steps have fixed shapes, within one window; `renew` begins the next."""
+    """A Transformer whose steps have fixed shapes, within one window; `renew` begins the next.
 
-    def __init__(self, network: TransformerLM) -> None:
-        self.network, self.start, self.context = network, network.start, network.context
+    `codes` are those of its positions, unless they are weights.
+    """
+
+    def __init__(self, network: TransformerLM, codes: Tensor | None) -> None:
+        self.network, self.codes, self.start, self.context = network, codes, network.start, network.context
 
     def step(self, tokens: Tensor, state: Any) -> TokenStep:
         position, ancestors, ids, shared = state
         network = self.network
-        x = network._vectors(tokens[:, None], position, None)[:, 0]
+        x = network.dropout(network.positions.step(network.embedding(tokens) * network.scale, position, self.codes))
         output, after, _ = network.encoder.fixed_step(x, FixedState(position, ancestors, shared.value))
         ids.scatter_(1, position[:, None], tokens[:, None])
         scores = network.scores(output).float().log_softmax(-1)

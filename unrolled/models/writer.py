@@ -161,7 +161,7 @@ class TransformerWriter(_TokenScores):
             return None
         started = self.decoder.start((memory := memory.padded()).memory, memory.mask)
         state = self.decoder.fixed_start(rows, width, steps, started.memory[0][0].dtype)
-        return SteadyWriter(self, visible), (
+        return SteadyWriter(self, visible, self.target_positions.table(steps, self.device)), (
             state.position,
             state.ancestors,
             Shared((state.kept, started.memory, started.memory_mask)),
@@ -177,6 +177,11 @@ class TransformerWriter(_TokenScores):
         (output, new), weights = self.decoder.step_visible(x, kept)
         return self._scored(output, (new.past, state[1]), weights)
 
+    def target_step(self, tokens: Tensor, number: Tensor, codes: Tensor | None) -> Tensor:
+        """Tokens (B,) of the steps of some number as vectors (B, D)."""
+        x: Tensor = self.dropout(self.target_positions.step(self.embedding(tokens) * self.scale, number, codes))
+        return x
+
     def _target(self, ids: Tensor, first: int | Tensor) -> Tensor:
         x: Tensor = self.dropout(self.target_positions(self.embedding(ids) * self.scale, first))
         return x
@@ -191,14 +196,14 @@ class ShowingAttention:
 
 
 class SteadyWriter:
-    """A Transformer whose steps have fixed shapes; `visible`: they return attention."""
+    """A Transformer whose steps have fixed shapes; `visible`: they return attention. `codes` are those of positions."""
 
-    def __init__(self, network: TransformerWriter, visible: bool) -> None:
-        self.network, self.visible, self.start = network, visible, network.start
+    def __init__(self, network: TransformerWriter, visible: bool, codes: Tensor | None) -> None:
+        self.network, self.visible, self.codes, self.start = network, visible, codes, network.start
 
     def step(self, tokens: Tensor, state: Any) -> TokenStep:
         position, ancestors, shared = state
-        x = self.network._target(tokens[:, None], position)[:, 0]
+        x = self.network.target_step(tokens, position, self.codes)
         before = FixedState(position, ancestors, *shared.value)
         output, after, weights = self.network.decoder.fixed_step(x, before, self.visible)
         return self.network._scored(output, (after.position, after.ancestors, shared), weights)

@@ -159,6 +159,9 @@ class AttentionDecoder(nn.Module):
         `state` are the cell's (B, size) tensors; by default they, and h̃, are zero.
         """
         keys, values = self._project(memory, mask)
+        if memory.is_cuda and torch.is_autocast_enabled("cuda") and self.form != "xu":
+            # as the products of every step would, once for all of them
+            keys, values = (part.to(torch.get_autocast_dtype("cuda")) for part in (keys, values))
         return DecoderState(self._initial(memory, state), keys, values, mask)
 
     def _initial(self, memory: Tensor, state: State | None) -> State:

@@ -105,6 +105,19 @@ class Positions(nn.Module):
         full = positions.new_full((1,), first + x.shape[1]) if lengths is None else lengths
         return x + self._code_of(positions[None], full).to(x.dtype)
 
+    def table(self, length: int, device: torch.device) -> Tensor | None:
+        """The codes (length, D) of the first positions, for `step`; None: they are weights, or depend on lengths."""
+        if self.kind not in ("sinusoidal", "count", "binary"):
+            return None
+        return self._code_of(torch.arange(length, device=device), None)
+
+    def step(self, x: Tensor, number: Tensor, table: Tensor | None) -> Tensor:
+        """One step x (B, D) of each row, of numbers (B,) from 0 up; with a `table` of codes they are looked up."""
+        if table is None:
+            coded: Tensor = self(x[:, None], number)[:, 0]
+            return coded
+        return x + table.index_select(0, number).to(x.dtype)
+
     def _check(self, first: int, end: int) -> None:
         if self.kind == "learned" and end > self.max_length:
             raise UserError(

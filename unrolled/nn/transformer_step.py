@@ -16,6 +16,8 @@ from unrolled.nn.transformer_cache import FixedState, Kept
 if TYPE_CHECKING:
     from unrolled.nn.transformer import TransformerLayer
 
+FEW_ROWS, PART = 512, 256  # of a product in float32, and numbers in each of its parts
+
 
 def has_kernels(x: Tensor, state: FixedState, layers: Sequence[TransformerLayer], norm: nn.LayerNorm | None) -> bool:
     """True if `quick_step` computes these layers here: on a GPU, for answers."""
@@ -62,7 +64,7 @@ def quick_step(x: Tensor, state: FixedState, layers: Sequence[TransformerLayer],
         if layer.cross:
             added = _to_memory(layer, now.normed, state, state.memory[depth])
             now = join(now, added, layer.norm3 if before else layer.norm2)
-        added = layer.linear2(layer.activation(layer.linear1(now.normed)))
+        added = _long_product(layer.activation(layer.linear1(now.normed)), layer.linear2)
         if not before:
             now = join(now, added, layer.norm3 if layer.cross else layer.norm2)
         elif depth + 1 < len(layers):
@@ -72,11 +74,24 @@ def quick_step(x: Tensor, state: FixedState, layers: Sequence[TransformerLayer],
     return now.x if norm is None else F.layer_norm(now.x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
 
 
+def _long_product(x: Tensor, layer: nn.Linear) -> Tensor:
+    """`layer(x)`; for few rows in float32 several shorter products and their sum, which is faster in cuBLAS."""
+    parts, rest = divmod(layer.in_features, PART)
+    if x.dtype != torch.float32 or rest or parts < 2 or len(x) > FEW_ROWS:
+        whole: Tensor = layer(x)
+        return whole
+    cut = x.view(len(x), parts, PART).transpose(0, 1)  # (P, R, ·)
+    weight = layer.weight.view(layer.out_features, parts, PART).permute(1, 2, 0)
+    product = torch.bmm(cut, weight).sum(0)
+    return product if layer.bias is None else product + layer.bias
+
+
 def _to_itself(layer: TransformerLayer, x: Tensor, state: FixedState, kept: Kept) -> Tensor:
     attention = layer.self_attn
     assert attention.in_proj_weight is not None
     query, keys, values = linear(x, attention.in_proj_weight, attention.in_proj_bias).chunk(3, dim=-1)
-    seen = engine.attend(query, *kept, (keys, values), state.position, state.ancestors)
+    ancestors = state.ancestors if kept[0].shape[2] > 1 else None
+    seen = engine.attend(query, *kept, (keys, values), state.position, ancestors)
     output: Tensor = attention.out_proj(seen)
     return output
 

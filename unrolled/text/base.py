@@ -90,7 +90,7 @@ class Tokenizer(ABC):
         return np.concatenate(found) if found else np.empty(0, dtype=np.int32), [len(ids) for ids in found]
 
     def decode_each(self, rows: Sequence[Sequence[int]]) -> list[str]:
-        """The text of each of several rows of ids."""
+        """The text of each of several rows of ids, which are known to be of this vocabulary."""
         return [self.decode(row) for row in rows]
 
     def token(self, number: int) -> str:

@@ -39,7 +39,7 @@ class WordTokenizer(CountedTokenizer):
     def __init__(self, vocabulary: Vocabulary, *, lowercase: bool = False) -> None:
         super().__init__(vocabulary, lowercase=lowercase)
         self._newline = vocabulary.id("\n") if "\n" in vocabulary else None
-        self._texts = ["" if vocabulary.is_control(number) else token for number, token in enumerate(vocabulary)]
+        self._controls = frozenset(filter(vocabulary.is_control, range(len(vocabulary.specials))))
 
     @staticmethod
     def is_token(token: str) -> bool:
@@ -61,15 +61,17 @@ class WordTokenizer(CountedTokenizer):
         return _TOKEN.findall(text) if "\n" in text else text.split()
 
     def decode(self, ids: Ids) -> str:
-        return self._joined(self.vocabulary.check(ids).tolist())
+        return self.decode_each([self.vocabulary.check(ids).tolist()])[0]
 
     def decode_each(self, rows: Sequence[Sequence[int]]) -> list[str]:
-        self.vocabulary.check(list(chain.from_iterable(rows)))
-        return [self._joined(row) for row in rows]
-
-    def _joined(self, ids: Iterable[int]) -> str:
-        text = " ".join(filter(None, map(self._texts.__getitem__, ids)))
-        return _NEWLINE.sub("\n", text) if self._newline is not None and "\n" in text else text
+        tokens, controls = self.vocabulary.tokens, self._controls
+        texts = [
+            " ".join(
+                map(tokens.__getitem__, row if controls.isdisjoint(row) else (i for i in row if i not in controls))
+            )
+            for row in rows
+        ]
+        return texts if self._newline is None else [_NEWLINE.sub("\n", text) for text in texts]
 
     def encode(self, text: str) -> Encoding:
         prepared = self._prepared(text)

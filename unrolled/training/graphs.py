@@ -100,7 +100,7 @@ class UpdateGraphs:
         key = (tuple((shapes_of(chunk.batch), chunk.fresh) for chunk in chunks), _state_shapes(entry))
         found = self._recorded.get(key)
         if found is None and key in self._seen and len(self._recorded) < MOST_GRAPHS:
-            with self._aside():
+            with self.aside():
                 found = self._record(chunks, entry)
             if found is not None:
                 self._recorded[key] = found
@@ -109,7 +109,7 @@ class UpdateGraphs:
         return self._replay(found, chunks, entry)
 
     @contextmanager
-    def _aside(self) -> Iterator[None]:
+    def aside(self) -> Iterator[None]:
         """A block on a stream of its own, without which nothing can be recorded. Graphs run on the current one."""
         here = torch.cuda.current_stream(self.stream.device)
         self.stream.wait_stream(here)
@@ -119,9 +119,12 @@ class UpdateGraphs:
 
     def _rehearse(self, chunks: Sequence[Chunk], key: Any) -> Tensor:
         """Run an update without a graph, and note what makes the host wait."""
-        if self.reason is not None or key in self._seen:
+        if self.reason is not None:
             return self.compute(chunks)
-        with self._aside():
+        if key in self._seen:
+            with self.aside():
+                return self.compute(chunks)
+        with self.aside():
             on_device = [replace(chunk, batch=chunk.batch.to(self.stream.device)) for chunk in chunks]
             with _waits() as places:
                 report = self.compute(on_device)

@@ -369,9 +369,10 @@ class Trainer:
 
     def _first_non_finite(self, chunks: list[Chunk] | None) -> str:
         """The first weight, gradient or, in another forward pass, layer with non-finite numbers."""
-        if chunks and self.lag:  # gradients of later updates, or none: compute them again
-            self.optimizer.zero_grad(set_to_none=True)
-            accumulate(self._parts, chunks)
+        if chunks and isinstance(self.updater, DeviceUpdate):  # gradients of later updates, or none: compute them again
+            with self.updater.graphs.aside():
+                self.optimizer.zero_grad(set_to_none=True)
+                accumulate(self._parts, chunks)
         for name, parameter in self.network.named_parameters():
             for kind, tensor in (("value", parameter), ("gradient", parameter.grad)):
                 if tensor is not None and not bool(torch.isfinite(tensor).all()):

@@ -26,7 +26,7 @@ from unrolled.training.loss import map_state
 from unrolled.training.optimizers import stored_state
 from unrolled.training.updates import UpdateLog
 
-HANDOVER = 1e-4  # seconds that a thread which makes batches may keep Python's lock from the one that feeds a GPU
+HANDOVER = 2e-5  # seconds that a thread which makes batches may keep Python's lock from the one that feeds a GPU
 
 
 @dataclass(frozen=True)

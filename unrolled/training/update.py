@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from unrolled.kernels.unattended import unattended
@@ -185,37 +187,46 @@ class DeviceUpdate:
         step_unless(optimizer, self.failed, self.rate)
 
 
+class _Report(NamedTuple):
+    """A report on the host, the same memory as NumPy's array, and the end of its copy."""
+
+    host: Tensor
+    numbers: NDArray[np.float32]
+    done: torch.cuda.Event
+
+
 class _Reports:
     """Page-locked memory for the reports of updates: it takes longer to get than to use, so it is used again."""
 
     def __init__(self) -> None:
-        self._free: list[tuple[Tensor, torch.cuda.Event]] = []
+        self._free: list[_Report] = []
 
     def pending(self, report: Tensor, stream: torch.cuda.Stream) -> Pending:
         """Begin to copy a report on a stream."""
         if self._free:
-            host, done = self._free.pop()
+            copy = self._free.pop()
         else:
             host = torch.empty(report.shape, dtype=report.dtype, pin_memory=True)
             done = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch's
-        host.copy_(report, non_blocking=True)
-        done.record(stream)
-        return Pending(host, done, self._free)
+            copy = _Report(host, host.numpy(), done)
+        copy.host.copy_(report, non_blocking=True)
+        copy.done.record(stream)
+        return Pending(copy, self._free)
 
 
 class Pending:
     """An update on its way: the copy of its report waits for it in the background."""
 
-    def __init__(self, host: Tensor, done: torch.cuda.Event, free: list[tuple[Tensor, torch.cuda.Event]]) -> None:
-        self._host, self.done, self._free = host, done, free
+    def __init__(self, copy: _Report, free: list[_Report]) -> None:
+        self._copy, self._free = copy, free
         self._numbers: Numbers | None = None
 
     def read(self) -> Numbers:
         if self._numbers is None:
-            self.done.synchronize()
-            loss, count, norm, clipped, lr, failed = self._host[:HEADER].tolist()
-            norms = self._host[HEADER:].clone()
-            self._free.append((self._host, self.done))
+            self._copy.done.synchronize()
+            loss, count, norm, clipped, lr, failed = self._copy.numbers[:HEADER].tolist()
+            norms = torch.from_numpy(self._copy.numbers[HEADER:].copy())
+            self._free.append(self._copy)
             self._numbers = Numbers(loss, round(count), norm, bool(clipped), lr, bool(failed), norms)
         return self._numbers
 

@@ -200,7 +200,7 @@ def test_copies_of_weights_are_made_once_and_brought_up_to_date() -> None:
         for _ in range(2):
             with torch.autocast("cpu", torch.bfloat16, cache_enabled=False):
                 plain = layer(x)
-                with _Conversions() as conversions, copies:
+                with _Conversions() as conversions, copies:  # type: ignore[no-untyped-call]  # torch's
                     assert torch.equal(layer(x), plain)
                     seen.append(conversions.count)
             for weight in layer.parameters():
@@ -209,9 +209,19 @@ def test_copies_of_weights_are_made_once_and_brought_up_to_date() -> None:
     assert seen == [3, 1]  # weight, bias and input; then the input alone
 
 
-class _Conversions(TorchDispatchMode):
+class _Conversions(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
     count = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.count += func is torch.ops.aten._to_copy.default
         return func(*args, **(kwargs or {}))
+
+
+def test_the_host_works_meanwhile() -> None:
+    model, calls = Table(torch.randn(4, 4, 4)), []
+    options: dict[str, Any] = {"start": START, "memory": torch.arange(2), "meanwhile": lambda: calls.append(1)}
+    one, other = (
+        beam_search(model, 2, Limits(9, 3, min_tokens=8), graph=graph, **options) for graph in ("off", "steady")
+    )
+    assert_same(one, other)
+    assert calls == [1]

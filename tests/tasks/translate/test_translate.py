@@ -243,12 +243,12 @@ def test_unknown_words_are_replaced_by_attention(tmp_path: Path) -> None:
 def test_the_word_that_was_looked_at_takes_the_place(place: int, word: str) -> None:
     reading = Reading("word", 2, None, False, "auto")
     assets = TranslateAssets.train([Pair("call now", "now ring")] * 2, reading, reading, joint=True)
-    ids = assets.source.ids("Call  Ada! now").tolist()
+    shown = assets.source.shown(assets.source.ids("Call  Ada! now").tolist())
     attention = torch.zeros(3, 4)
     attention[:, 3] = 0.1  # the end of the source is no word
     attention[1, place] = 1.0
     hypothesis = Hypothesis(assets.target.ids("now what").tolist(), -1.0, -1.0, True, attention)
     (answer,) = answers_of(
-        assets, ["Call  Ada! now"], [ids], [BeamResult([hypothesis])], replacing=True, options=WritingOptions()
+        assets, ["Call  Ada! now"], [shown], [BeamResult([hypothesis])], replacing=True, options=WritingOptions()
     )
     assert answer.text == f"now {word}"

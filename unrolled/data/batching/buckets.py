@@ -58,6 +58,11 @@ class RowBuckets:
     def __getitem__(self, index: int) -> Batch:
         return self.gather(self._rows[index])
 
+    def arrays(self, index: int) -> Batch:
+        """The same batch without a detour over tensors, where `gather` is of `in_tensors`."""
+        gather = self.gather.arrays if isinstance(self.gather, _InTensors) else self.gather
+        return gather(self._rows[index])
+
     def rows(self, index: int) -> NDArray[np.int64]:
         """Indices of the examples of batch `index`, in its order."""
         return self._rows[index]
@@ -97,7 +102,17 @@ class RowBuckets:
 
 def in_tensors(gather: Callable[[Rows], Batch]) -> Callable[[Rows], Batch]:
     """The same batches as tensors, to train on and to score; they share the memory of the arrays."""
-    return lambda rows: gather(rows).to("cpu")
+    return _InTensors(gather)
+
+
+class _InTensors:
+    """A function that makes batches of tensors, and the one that makes those of arrays."""
+
+    def __init__(self, gather: Callable[[Rows], Batch]) -> None:
+        self.arrays = gather
+
+    def __call__(self, rows: Rows) -> Batch:
+        return self.arrays(rows).to("cpu")
 
 
 class Buckets(RowBuckets):

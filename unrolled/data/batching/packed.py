@@ -21,7 +21,7 @@ ONES = ("lengths", "more.spelling_lengths")  # padded with ones: a row of paddin
 Shapes = Mapping[str, tuple[int, ...]]
 
 
-class Part(NamedTuple):
+class PlacedTensor(NamedTuple):
     """A tensor's place in a buffer."""
 
     name: str
@@ -36,7 +36,7 @@ class Part(NamedTuple):
 class Layout:
     """The places of a batch's tensors in a buffer of `size` bytes."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[PlacedTensor, ...]
     size: int
 
     def over(self, buffer: Tensor) -> PackedBatch:
@@ -97,7 +97,7 @@ def _layout(named: tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...]) -> La
     for name, shape, kind in named:
         size = int(np.prod(shape)) * kind.itemsize
         number = torch.from_numpy(np.empty(0, dtype=kind)).dtype
-        parts.append(Part(name, tuple(shape), kind, number, first, first + size))
+        parts.append(PlacedTensor(name, tuple(shape), kind, number, first, first + size))
         first += -(-size // ALIGNED) * ALIGNED
     return Layout(tuple(parts), first)
 
@@ -118,7 +118,7 @@ def tensors(batch: Batch) -> Iterator[tuple[str, Any]]:
 
 
 def shapes_of(batch: Batch) -> Any:
-    """What tells batches of other shapes or dtypes apart; it can be hashed."""
+    """Shapes and dtypes of a batch's tensors by name, equal where they are, and as a key of a dictionary."""
     if isinstance(batch, PackedBatch):
         return batch.layout
     return tuple((name, tuple(value.shape), value.dtype) for name, value in tensors(batch))

@@ -19,8 +19,8 @@ class Ragged:
     >>> words = Ragged(np.array([5, 6, 7, 8]), [3, 0, 1])
     >>> words.padded(np.array([2, 0])).tolist(), words.padded(np.array([1])).tolist()
     ([[8, 0, 0], [5, 6, 7]], [[0]])
-    >>> words.flat(np.array([2, 0])).tolist()
-    [8, 5, 6, 7]
+    >>> words.flat(np.array([2, 0])).tolist(), words.row(0).tolist()
+    ([8, 5, 6, 7], [5, 6, 7])
     """
 
     def __init__(self, values: NDArray[np.integer[Any]], lengths: Sequence[int] | NDArray[np.integer[Any]]) -> None:

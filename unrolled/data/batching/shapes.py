@@ -82,12 +82,13 @@ class Prepared:
 
     def __init__(self, batches: IndexedBatches, prepare: Callable[[Batch], Batch]) -> None:
         self.batches, self.prepare = batches, prepare
+        self._make: Callable[[int], Batch] = getattr(batches, "arrays", batches.__getitem__)
 
     def __len__(self) -> int:
         return len(self.batches)
 
     def __getitem__(self, index: int) -> Batch:
-        return self.prepare(self.batches[index])
+        return self.prepare(self._make(index))
 
     def order(self, epoch: int) -> None:
         self.batches.order(epoch)

@@ -10,7 +10,10 @@ typedef unsigned long long uint64_t;
 #include <constants.h>
 
 #define DEVICE __device__ __forceinline__
-#define KERNEL extern "C" __global__ void __launch_bounds__(THREADS, 1)
+#ifndef BLOCKS_TOGETHER
+#define BLOCKS_TOGETHER 1  // on a multiprocessor: the more, the fewer registers a thread has
+#endif
+#define KERNEL extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_TOGETHER)
 #define KERNEL_ARGUMENT const __grid_constant__
 
 struct alignas(16) Words {

@@ -29,18 +29,20 @@ def recording(graph: torch.cuda.CUDAGraph, pool: Any = None) -> Iterator[None]:
 
 
 @torch.no_grad()
-def recorded(run: Callable[[], Result], device: torch.device, pool: Any = None) -> tuple[Result, torch.cuda.CUDAGraph]:
+def recorded(
+    run: Callable[[], Result], device: torch.device, pool: Any = None, *, loaded: bool = False
+) -> tuple[Result, torch.cuda.CUDAGraph]:
     """The result of `run`, and a graph that computes it again, in place, from its current inputs.
 
-    `run` first runs twice, which compiles and loads its kernels.
+    `run` first runs twice, which compiles and loads its kernels, unless they are `loaded`.
     """
     with torch.cuda.device(device):
         here = torch.cuda.current_stream(device)
         side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch's
         side.wait_stream(here)
         with torch.cuda.stream(side):
-            run()
-            run()
+            for _ in range(0 if loaded else 2):
+                run()
             torch.cuda.synchronize(device)
             graph = torch.cuda.CUDAGraph()
             with recording(graph, pool):

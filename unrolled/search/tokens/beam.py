@@ -70,6 +70,7 @@ def beam_search(
     attention: bool = False,
     tree: bool = False,
     graph: Graph = "auto",
+    meanwhile: Callable[[], object] | None = None,
 ) -> list[BeamResult]:
     """The best outputs for each of `rows` inputs, found in one tensor program for all inputs and hypotheses.
 
@@ -80,7 +81,8 @@ def beam_search(
     A row's result does not depend on the rows beside it.
 
     On a GPU the steps of our networks run in CUDA graphs: see docs/gpu.md. `graph` "off" runs them one by one, and
-    "steady" takes the same steps of fixed shapes on a CPU too.
+    "steady" takes the same steps of fixed shapes on a CPU too. The host may call `meanwhile` while it would wait for
+    the GPU.
 
     >>> import torch
     >>> class Lazy:  # 1 or 2 after 0, then the end, 3
@@ -99,7 +101,7 @@ def beam_search(
     if rows == 0:
         return []
     if graph != "off" and (steady := _steady(model, beam, limits, tree, graph)) is not None:
-        found = steady(lengths, limits, start, beam, memory, memory_mask, attention)
+        found = steady(lengths, limits, start, beam, memory, memory_mask, attention, meanwhile)
         if found is not None:
             return found
     search = _Search(model, beam, limits, lengths, limits.end, memory_mask)

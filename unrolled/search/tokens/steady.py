@@ -68,14 +68,14 @@ class GraphCache:
                     self._kept.popitem(last=False)
 
 
-class NarrowWeights(TorchDispatchMode):
+class NarrowWeights(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
     """Inside the block, a conversion of a weight to another precision gives a copy that was made before.
 
-    So recorded steps do not convert the weights each time. `refresh` makes the copies anew from the weights as they are.
+    So recorded steps do not convert the weights each time. `refresh` makes the copies anew from the weights.
     """
 
     def __init__(self, weights: Collection[int]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._weights = frozenset(weights)  # their addresses
         self._made: dict[Any, tuple[Tensor, Tensor]] = {}  # weights, or views of them, and their copies
 
@@ -144,8 +144,8 @@ class StateBuffers:
         """Take a state after a step as the example: a buffer holds the numbers of both without rounding them."""
         own, _ = leaves_of(state)
         _check_alike(self.own, own)
-        kept = [
-            old.to(torch.promote_types(old.dtype, new.dtype)).contiguous()
+        kept = [  # in the order of the step's memory, so that no dimensions have to be swapped
+            torch.zeros_like(new, dtype=torch.promote_types(old.dtype, new.dtype))
             for old, new in zip(self.own, own, strict=True)
         ]
         places = iter(kept)
@@ -171,7 +171,7 @@ class StateBuffers:
         for kept, new in pairs:
             if rows is None:
                 kept.copy_(new)
-            elif new.dtype == kept.dtype:
+            elif new.dtype == kept.dtype and kept.is_contiguous():
                 torch.index_select(new, 0, rows, out=kept)
             else:
                 kept.copy_(new.index_select(0, rows))
@@ -215,39 +215,51 @@ def precision_of(device: torch.device) -> Any:
 
 
 class Repeated:
-    """A step that is run again and again: replayed on a GPU, called elsewhere."""
+    """A step that is run again and again: replayed on a GPU, called elsewhere. `together` steps are one graph."""
 
-    def __init__(self, step: Callable[[], None], device: torch.device, cache: GraphCache) -> None:
-        self._step, self._device, self._cache = step, device, cache
+    def __init__(self, step: Callable[[], None], device: torch.device, cache: GraphCache, together: int = 1) -> None:
+        self._step, self._device, self._cache, self._together = step, device, cache, together
         self._graph: torch.cuda.CUDAGraph | None = None
+        self._several: torch.cuda.CUDAGraph | None = None  # recorded when it is first needed
 
     def record(self) -> None:
         """Record the step on a GPU; its buffers are not as they were afterwards."""
         if self._device.type != "cuda":
             return
-        # autocast would keep copies of the weights from one step to the next: the graph would read old ones
-        narrow = precision_of(self._device)
         try:
-            with (
-                torch.autocast("cuda", narrow, enabled=narrow is not None, cache_enabled=False),
-                self._cache.narrow,
-            ):
-                _, self._graph = recorded(self._step, self._device, self._cache.pool())
+            self._graph = self._recorded(self._step)
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
             note(f"The steps of the search run without a CUDA graph: {str(error).splitlines()[0]}")
+
+    def _recorded(self, run: Callable[[], None], *, loaded: bool = False) -> torch.cuda.CUDAGraph:
+        # autocast would keep copies of the weights from one step to the next: the graph would read old ones
+        narrow, copies = precision_of(self._device), self._cache.narrow
+        with torch.autocast("cuda", narrow, enabled=narrow is not None, cache_enabled=False), copies:
+            return recorded(run, self._device, self._cache.pool(), loaded=loaded)[1]
+
+    def _run_together(self) -> None:
+        for _ in range(self._together):
+            self._step()
 
     def begin(self) -> None:
         """Before the first of several steps: weights may have changed in place."""
         if self._graph is not None:
             self._cache.narrow.refresh()
 
-    def __call__(self) -> None:
-        if self._graph is not None:
-            self._graph.replay()
-        else:
-            self._step()
+    def __call__(self, count: int = 1) -> None:
+        """Run some steps."""
+        while self._graph is not None and 1 < self._together <= count:
+            if self._several is None:
+                self._several = self._recorded(self._run_together, loaded=True)
+            self._several.replay()
+            count -= self._together
+        for _ in range(count):
+            if self._graph is not None:
+                self._graph.replay()
+            else:
+                self._step()
 
 
 class LateFlag:

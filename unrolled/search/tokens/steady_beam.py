@@ -7,6 +7,7 @@ the history is read back once, and the outputs are traced from their ends (`stea
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from unrolled.search.limits import Limits
 from unrolled.search.scorers.ranking import LEAST_COVERED, Length, Ranking
 from unrolled.search.tokens.hypotheses import BeamResult
 from unrolled.search.tokens.steady import (
+    AHEAD,
     GraphCache,
     LateFlag,
     Repeated,
@@ -76,6 +78,7 @@ def steady_beam(
     memory: Any,
     memory_mask: Tensor | None,
     attention: bool,
+    meanwhile: Callable[[], object] | None = None,
 ) -> list[BeamResult] | None:
     """`beam_search` in steps of fixed shapes; see `why_not_steady`. None: the model has none for so many tokens."""
     assert limits.end is not None
@@ -109,7 +112,7 @@ def steady_beam(
     mask = None if memory_mask is None or not beam.ranking.coverage else memory_mask[fill]
     with cache.borrowed(key, lambda: SteadyBeam(steps, state, plan, limits, cache, device, mask)) as search:
         limits.check_ids(search.vocabulary, start=start)
-        history = search.run(state, lengths, prefixes, mask)
+        history = search.run(state, lengths, prefixes, mask, meanwhile)
         looked = None if memory_mask is None else memory_mask.shape[1]
         return results_of(history, beam, rows, limits.end, looked)
 
@@ -211,14 +214,23 @@ class SteadyBeam:
             **{name: getattr(self, name) for name in names},
         )
 
-    def run(self, state: Any, lengths: list[int], prefixes: Any, mask: Tensor | None) -> History:
+    def run(
+        self,
+        state: Any,
+        lengths: list[int],
+        prefixes: Any,
+        mask: Tensor | None,
+        meanwhile: Callable[[], object] | None = None,
+    ) -> History:
         """A whole search from the state before the first token."""
         self._begin(state, lengths, prefixes, mask)
-        for count in range(1, max(lengths) + 1):
+        count, most = 0, max(lengths)
+        while count < most and self.flag.read() != 0:
             self.step()
             self.flag.send()
-            if self.flag.read() == 0:
-                break
+            count += 1
+            if count == AHEAD and meanwhile is not None:
+                meanwhile()
         return self._history(count)
 
     def _begin(self, state: Any, lengths: list[int], prefixes: Any, mask: Tensor | None) -> None:
@@ -227,6 +239,7 @@ class SteadyBeam:
         self.buffers.load(state)
         self.last.fill_(plan.start)
         self.time.zero_()
+        self.going.fill_(1)
         self.totals.fill_(-math.inf)
         self.totals[:, 0] = 0.0
         self.out_scores.fill_(-math.inf)
@@ -248,7 +261,7 @@ class SteadyBeam:
         self.flag.begin()
 
     def _history(self, count: int) -> History:
-        """What was kept in the first steps; it stays where it is."""
+        """The first steps, as they were kept, where they are."""
         size, looked = self.plan.beam.size, self.past_attention
         return History(
             self.active_steps,

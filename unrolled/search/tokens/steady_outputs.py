@@ -102,9 +102,7 @@ def _ended(history: History) -> _Found:
     places = history.places.clamp(min=0)
     at = places // columns, rows, places % columns
     none = torch.full_like(places, -1)
-    return _Found(
-        history.places >= 0, at[0], history.origins[at].long(), history.totals[at], history.scores, none
-    )
+    return _Found(history.places >= 0, at[0], history.origins[at].long(), history.totals[at], history.scores, none)
 
 
 def _at_limit(history: History, beam: Beam, end: int) -> tuple[_Found, _Found]:

@@ -79,19 +79,17 @@ class SteadySampling:
         self.seen: Tensor | None = None
         if sampling.repetition_penalty != 1:
             self.seen = torch.zeros(rows, self.vocabulary, dtype=torch.bool, device=device)
-        self.next = torch.zeros_like(self.last)
         self.kernel = self._kernel()
-        self.step = Repeated(self._advance, device, cache)
+        self.step = Repeated(self._advance, device, cache, LARGEST)
         self.step.record()
 
     def _advance(self) -> None:
         step = self.model.step(self.last, self.buffers.state)
+        self.buffers.follow(step.state)  # which may hold the last tokens
         if self.kernel is not None:
             self.kernel(step.log_probs)
         else:
             self._choose(step.log_probs)
-        self.buffers.follow(step.state)  # which may hold the last tokens
-        self.last.copy_(self.next)
         self.counters += 1
 
     def _choose(self, log_probs: Tensor) -> None:
@@ -101,10 +99,10 @@ class SteadySampling:
             allowed = torch.cat([allowed[:, : self.end], early[:, None], allowed[:, self.end + 1 :]], 1)
         uniform = self.uniform.index_select(0, self.slot)[0]
         tokens = drawn(self.sampling, allowed, self.seen, uniform)
-        self.next.copy_(tokens.clamp(min=0))
-        picked = log_probs.gather(1, self.next[:, None])[:, 0]
+        self.last.copy_(tokens.clamp(min=0))
+        picked = log_probs.gather(1, self.last[:, None])[:, 0]
         if self.seen is not None:
-            self.seen.scatter_(1, self.next[:, None], True)
+            self.seen.scatter_(1, self.last[:, None], True)
         self.tokens.index_copy_(0, self.slot, tokens[None])
         self.log_probs.index_copy_(0, self.slot, picked[None])
 
@@ -123,7 +121,7 @@ class SteadySampling:
             written=self.written,
             drawn=self.tokens,
             picked=self.log_probs,
-            next=self.next,
+            next=self.last,
         )
 
 
@@ -241,8 +239,7 @@ class SampledAhead:
         )
         search.uniform[here, :rows].copy_(uniform, non_blocking=True)
         search.slot.fill_(first)
-        for _ in range(count):
-            search.step()
+        search.step(count)
         if self.windows is not None:
             self.windows.advance(count)
         results = []
@@ -291,9 +288,9 @@ def read_whole(ahead: SampledAhead, most: Sequence[int], end: int | None) -> Ite
         done += count
         if not stops.any():
             continue
-        tokens, log_probs = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+        tokens, log_probs = (np.ascontiguousarray(np.concatenate(parts).T) for parts in zip(*blocks, strict=True))
         for column in np.nonzero(stops)[0].tolist():
             length = min(done - count + int(steps[column]), int(left[rows[column]]))
-            some = tokens[:length, column].tolist()
-            yield Whole(int(rows[column]), some, log_probs[:length, column], some[-1] == end)
+            some = tokens[column, :length].tolist()
+            yield Whole(int(rows[column]), some, log_probs[column, :length], some[-1] == end)
         going &= ~stops

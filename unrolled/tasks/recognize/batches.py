@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.data import Batch, RowBuckets
+from unrolled.data.batching.buckets import in_tensors
 from unrolled.data.batching.feature_cache import FeatureCache
 from unrolled.data.batching.ragged import Ragged, Rows
 from unrolled.data.batching.seeds import ExampleSeeds
@@ -57,7 +58,7 @@ class ExampleBatches(RowBuckets):
         super().__init__(
             list(numbers),
             store.lengths[list(numbers)],
-            self._gathered if training is None else twice(self._gathered, training.consistency),
+            in_tensors(self._gathered if training is None else twice(self._gathered, training.consistency)),
             batch_size=1 if training is None else training.batch_size,
             seed=None if training is None else training.seed,
             batch_tokens=AT_ONCE if training is None else None,
@@ -67,7 +68,7 @@ class ExampleBatches(RowBuckets):
         """Features side by side, and the labels of each: (B, L) and how many they are."""
         inputs, lengths = self._inputs([self.numbers[row] for row in rows.tolist()])
         more = {"target_lengths": self._labels.lengths[rows]}
-        return Batch(inputs, self._labels.padded(rows), lengths=lengths, more=more).to("cpu")
+        return Batch(inputs, self._labels.padded(rows), lengths=lengths, more=more)
 
     def _inputs(self, numbers: list[int]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """The features of examples, (B, T, …), and their lengths."""

@@ -21,6 +21,7 @@ Ids = NDArray[np.int32]
 BOS, EOS = "<bos>", "<eos>"
 Form = Literal["", "NFC", "NFD", "NFKC", "NFKD"]
 Normalize = Literal["auto", "none", "nfc", "nfd", "nfkc", "nfkd"]
+WORDS = ("word", "symbols")  # levels with white space between tokens
 WORDS_PER_PIECE = 50  # of training text for each sub-word that is learnt
 
 
@@ -57,6 +58,8 @@ class Side:
     def ids_each(self, texts: Iterable[str]) -> Ragged:
         """The tokens of each text, without ends."""
         level = self.tokenizer.level
+        if level in WORDS and not self.form:  # any white space between words is the same
+            return Ragged(*self.tokenizer.ids_each(text.replace("\n", " ") for text in texts))
         return Ragged(*self.tokenizer.ids_each(prepared(text, level, self.form) for text in texts))
 
     def count_unknown(self, ids: NDArray[np.int32]) -> int:
@@ -81,7 +84,7 @@ class Side:
     def text(self, ids: Sequence[int], instead: Sequence[str | None] = ()) -> str:
         """The text of tokens; where `instead` has a text for a token, that one."""
         if not any(one is not None for one in instead):
-            return self.texts([ids])[0]
+            return self._tidy(self.tokenizer.decode(list(ids)))
         blank = "" if self.tokenizer.level == "char" else " "
         words = [self.tokenizer.token(i) if one is None else one for i, one in zip(ids, instead, strict=True)]
         return self._tidy(blank.join(words))
@@ -91,7 +94,8 @@ class Side:
         return [self._tidy(text) for text in self.tokenizer.decode_each(rows)]
 
     def _tidy(self, text: str) -> str:
-        text = " ".join(text.split())
+        if self.tokenizer.level not in WORDS or "\n" in text:  # words have single blanks between them
+            text = " ".join(text.split())
         return unicodedata.normalize("NFC", text) if self.form in ("NFD", "NFKD") else text
 
     def extended(self, texts: Sequence[str]) -> Side:

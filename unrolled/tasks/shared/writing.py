@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -165,32 +165,13 @@ def written(
     places: Sequence[int],
     forbid_unknown: bool,
     attention: bool,
+    meanwhile: Callable[[], object] | None = None,
 ) -> list[BeamResult]:
-    """The outputs for each row of a memory, at most `most` tokens; `places` are the numbers of the rows among all."""
-    prefix = prefix_ids(target, options.prefix)
-    if options.max_tokens is None:
-        most = [max(one, len(prefix) + 1, options.min_tokens + 1) for one in most]
-    elif len(prefix) >= options.max_tokens:
-        raise UserError(
-            f"The prefix has {len(prefix)} tokens, and max_tokens={options.max_tokens} leaves none to write.",
-            f"Use {len(prefix) + 1} or more.",
-        )
-    forbidden = [target.begin]
-    if target.tokenizer.vocabulary.unk is not None and forbid_unknown:
-        forbidden.append(target.tokenizer.vocabulary.unk)
-    dictionary = with_dictionary(options, target.tokenizer, form=target.form, end=target.end).lexicon
-    words: tuple[Scorer, ...] = () if dictionary is None else (dictionary,)
-    if options.words is not None:
-        words = (WordList.of(target.tokenizer, options.words, [target.end]),)
-    limits = Limits(
-        most,
-        target.end,
-        options.min_tokens,
-        forbidden,
-        [prefix] * len(places),
-        options.no_repeat_ngram,
-        (*words, *options.scorers),
-    )
+    """The outputs for each row of a memory, at most `most` tokens; `places` are the numbers of the rows among all.
+
+    `meanwhile` may be called while a GPU searches.
+    """
+    limits = _limits(target, options, most, forbid_unknown)
     search = partial(
         beam_search,
         network.showing_attention() if attention or options.coverage else network,
@@ -200,6 +181,7 @@ def written(
         memory_mask=memory.mask,
         attention=attention,
         graph=options.graph,
+        meanwhile=meanwhile,
     )
     if options.temperature is None:
         # outputs with several readings may read the same: of these more are needed
@@ -215,6 +197,34 @@ def written(
         BeamResult(sorted((one.best for one in row), key=lambda best: -best.log_prob))
         for row in zip(*draws, strict=True)
     ]
+
+
+def _limits(target: Side, options: WritingOptions, most: Sequence[int], forbid_unknown: bool) -> Limits:
+    """The limits of a search for each of some rows."""
+    prefix = prefix_ids(target, options.prefix)
+    if options.max_tokens is None:
+        most = [max(one, len(prefix) + 1, options.min_tokens + 1) for one in most]
+    elif len(prefix) >= options.max_tokens:
+        raise UserError(
+            f"The prefix has {len(prefix)} tokens, and max_tokens={options.max_tokens} leaves none to write.",
+            f"Use {len(prefix) + 1} or more.",
+        )
+    forbidden = [target.begin]
+    if target.tokenizer.vocabulary.unk is not None and forbid_unknown:
+        forbidden.append(target.tokenizer.vocabulary.unk)
+    dictionary = with_dictionary(options, target.tokenizer, form=target.form, end=target.end).lexicon
+    words: tuple[Scorer, ...] = () if dictionary is None else (dictionary,)
+    if options.words is not None:
+        words = (WordList.of(target.tokenizer, options.words, [target.end]),)
+    return Limits(
+        most,
+        target.end,
+        options.min_tokens,
+        forbidden,
+        [prefix] * len(most),
+        options.no_repeat_ngram,
+        (*words, *options.scorers),
+    )
 
 
 def _drawn(

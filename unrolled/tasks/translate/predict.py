@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cache, partial
+from itertools import islice, repeat
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.data import Batch, RowBuckets
-from unrolled.data.batching.ragged import Rows
+from unrolled.data.batching.ragged import Ragged, Rows
 from unrolled.errors import UserError
 from unrolled.search import BeamResult, WrittenWord
 from unrolled.search.arrays import Array, arrays_of
 from unrolled.tasks.shared.answers import Written, note_cut
 from unrolled.tasks.shared.dictionary import with_dictionary
 from unrolled.tasks.shared.writing import (
-    Spelt,
     WritingOptions,
     best_answers,
     for_rescoring,
@@ -34,12 +34,17 @@ if TYPE_CHECKING:
     from unrolled.model import Model
 
 TOKENS_AT_ONCE = 6000  # source tokens, times hypotheses, in a batch of a search
-TOKENS_ON_GPU = 24000
+TOKENS_ON_GPU = 24000  # for each 16 GB of its memory, up to eight times
 
 
 def tokens_at_once(device: Any) -> int:
     """The room of a batch of a search, in source tokens times hypotheses; an exported model's device is a name."""
-    return TOKENS_ON_GPU if str(device).startswith("cuda") else TOKENS_AT_ONCE
+    if not str(device).startswith("cuda"):
+        return TOKENS_AT_ONCE
+    import torch
+
+    memory = torch.cuda.get_device_properties(device).total_memory
+    return TOKENS_ON_GPU * min(8, max(1, memory // 16_000_000_000))
 
 
 @dataclass(frozen=True)
@@ -82,26 +87,32 @@ def translate(model: Model, texts: Sequence[str], options: WritingOptions) -> li
         return source_arrays(assets, sources, rows[some])
 
     room = max(1, model.together(tokens_at_once(model.device)) // options.side_by_side)
-    batches = RowBuckets(rows, sources.lengths[rows] + 1, gather, batch_size=1, batch_tokens=room)
+    batches = RowBuckets(rows.tolist(), sources.lengths[rows] + 1, gather, batch_size=1, batch_tokens=room)
     with model.answering(options.precision):
         for index in range(len(batches)):
             places = rows[batches.rows(index)].tolist()
-            found = _found(model, batches[index], options, places, unknown == "forbid", wanted)
+            source_tokens = cache(partial(_shown, assets, sources, places))
+            found = _found(model, batches[index], options, places, unknown == "forbid", wanted, source_tokens)
             some = answers_of(
-                assets,
-                [texts[place] for place in places],
-                [sources.row(place).tolist() for place in places],
-                found,
-                unknown == "replace",
-                options,
+                assets, [texts[place] for place in places], source_tokens(), found, unknown == "replace", options
             )
             for place, answer in zip(places, some, strict=True):
                 answers[place] = answer
     return [_nothing() if answer is None else answer for answer in answers]
 
 
+def _shown(assets: TranslateAssets, sources: Ragged, places: list[int]) -> list[list[str]]:
+    return assets.source.shown_each([sources.row(place).tolist() for place in places])
+
+
 def _found(
-    model: Model, batch: Batch, options: WritingOptions, places: list[int], forbid_unknown: bool, attention: bool
+    model: Model,
+    batch: Batch,
+    options: WritingOptions,
+    places: list[int],
+    forbid_unknown: bool,
+    attention: bool,
+    meanwhile: Callable[[], object],
 ) -> list[BeamResult]:
     assert batch.lengths is not None
     network: Any = model.network
@@ -115,6 +126,7 @@ def _found(
         places=places,
         forbid_unknown=forbid_unknown,
         attention=attention,
+        meanwhile=meanwhile,
     )
 
 
@@ -125,69 +137,53 @@ def _nothing() -> Translation:
 def answers_of(
     assets: TranslateAssets,
     texts: Sequence[str],
-    sources: Sequence[list[int]],
+    sources: Sequence[list[str]],
     found: Sequence[BeamResult],
     replacing: bool,
     options: WritingOptions,
 ) -> list[Translation]:
-    """The hypotheses of a search as texts, for sources and their tokens.
+    """The hypotheses of a search as texts, for texts and their tokens, `sources`.
 
     `replacing` puts the source word with the most attention for <unk>.
     """
     spelt = [readings_of(one, options) for one in found]
-    several = [
-        _Looked(one, _looked(one, len(ids))) for some, ids in zip(spelt, sources, strict=True) for one in some
-    ]  # of all sources
     counts = [len(some) for some in spelt]
+    several = [one for some in spelt for one in some]  # of all sources
+    of_each = [place for place, count in enumerate(counts) for _ in range(count)]
+    looked: list[NDArray[np.float32] | None] = [
+        None if (seen := one.hypothesis.attention) is None else _to_tokens(seen, len(one.hypothesis.tokens), len(words))
+        for one, words in zip(several, map(sources.__getitem__, of_each), strict=True)
+    ]
     instead: list[list[str | None]] = [[]] * len(several)
     if replacing:
-        of_each = (text for text, count in zip(texts, counts, strict=True) for _ in range(count))
-        instead = [_instead(assets, text, one) for text, one in zip(of_each, several, strict=True)]
+        readings = zip(of_each, several, looked, strict=True)
+        instead = [_instead(assets, texts[place], one.hypothesis.tokens, rows) for place, one, rows in readings]
     written = zip(
         several,
-        texts_of(assets.target, [one.spelt for one in several], options, instead),
-        assets.target.shown_each([one.spelt.hypothesis.tokens for one in several]),
-        strict=True,
+        texts_of(assets.target, several, options, instead),
+        assets.target.shown_each([one.hypothesis.tokens for one in several]),
+        looked if options.attention else repeat(None),
+        strict=False,
     )
     answers = []
-    for source_tokens, count in zip(assets.source.shown_each(sources), counts, strict=True):
-        made = [
-            Translation(
-                text,
-                (hypothesis := one.spelt.hypothesis).score,
-                hypothesis.log_prob,
-                hypothesis.ended,
-                source_tokens,
-                target_tokens,
-                one.attention if options.attention else None,
-                words=one.spelt.words,
-            )
-            for one, text, target_tokens in islice(written, count)
-        ]
+    for source_tokens, count in zip(sources, counts, strict=True):
+        made = []
+        for (one, words), text, target_tokens, attention in islice(written, count):
+            facts = text, one.score, one.log_prob, one.ended, source_tokens, target_tokens, attention
+            made.append(Translation(*facts, words=words))
         answers.append(best_answers(made, options))
     return answers
 
 
-class _Looked(NamedTuple):
-    """A reading of a hypothesis, and its attention, if it was kept."""
-
-    spelt: Spelt
-    attention: NDArray[np.float32] | None  # (target tokens, source tokens)
-
-
-def _looked(spelt: Spelt, sources: int) -> NDArray[np.float32] | None:
-    hypothesis = spelt.hypothesis
-    return None if hypothesis.attention is None else _to_tokens(hypothesis.attention, len(hypothesis.tokens), sources)
-
-
-def _instead(assets: TranslateAssets, source: str, one: _Looked) -> list[str | None]:
+def _instead(
+    assets: TranslateAssets, source: str, tokens: list[int], looked: NDArray[np.float32] | None
+) -> list[str | None]:
     """For each unknown token the source word with the most attention."""
-    tokens, unk = one.spelt.hypothesis.tokens, assets.target.tokenizer.vocabulary.unk
-    if one.attention is None or unk is None or unk not in tokens:
+    unk = assets.target.tokenizer.vocabulary.unk
+    if looked is None or unk is None or unk not in tokens:
         return []
     words = _words(assets, source)
-    rows = zip(tokens, one.attention, strict=True)
-    return [words[int(row.argmax())] if token == unk else None for token, row in rows]
+    return [words[int(row.argmax())] if token == unk else None for token, row in zip(tokens, looked, strict=True)]
 
 
 def _to_tokens(attention: Array, targets: int, sources: int) -> NDArray[np.float32]:

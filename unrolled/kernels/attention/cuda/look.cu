@@ -233,9 +233,10 @@ DEVICE void store_d_query(const Arguments& a, int64_t row, int64_t at, const Vec
     else
         store_vector(a.d_hidden + row * a.hidden + at, d_query);
 }
-// The gradient of the gate's sum, and zeros in the columns that fill up a vector.
+// The gradient of the gate's sum as two numbers, since it is added up over all rows and steps, and zeros after them.
 DEVICE void store_d_gate(const Arguments& a, int64_t row, float d_sum) {
-    if (GATED && thread_index() == 0) store_d_query(a, row, a.key_size, {d_sum});
+    const float first = Number::unpack(Number::pack(d_sum, 0.0f)).x;
+    if (GATED && thread_index() == 0) store_d_query(a, row, a.key_size, {first, d_sum - first});
 }
 
 KERNEL attend_back(KERNEL_ARGUMENT Arguments a) {

@@ -159,14 +159,15 @@ class DecoderJob(NamedTuple):
         )
 
     def query_weight(self) -> Tensor | None:
-        """W_q (Q, H) in 16 bits, with the gate's row and zeros below it; None: the query is h."""
+        """W_q (Q, H) in 16 bits, with the gate's row twice and zeros below it; None: the query is h."""
         weight, gate = self.tensors.weight_query, self.tensors.weight_gate
         if weight is None or gate is None:
             return None if weight is None else weight.to(self.dtype)
-        return torch.cat([part.to(self.dtype) for part in (weight, gate, gate.new_zeros(VECTOR - 1, gate.shape[1]))])
+        below = gate.new_zeros(VECTOR - 2, gate.shape[1])
+        return torch.cat([part.to(self.dtype) for part in (weight, gate, gate, below)])
 
     def query_bias(self) -> Tensor | None:
-        """What is added to the product with W_q, (Q,)."""
+        """The bias of the product with W_q, (Q,)."""
         bias, gate = self.tensors.bias_query, self.tensors.bias_gate
         if gate is None:
             return bias
@@ -374,8 +375,7 @@ def backward(
 
 def _gradients(decoder: DecoderJob, call: _Call, found: _Gradients, saved: DecoderSaved) -> dict[str, Tensor | None]:
     """The gradients by name: those of weights, keys and values are one product over all steps each."""
-    t, kind = decoder.tensors, decoder.kind
-    _, steps, _, hidden, _, _, _ = decoder.sizes
+    t, kind, (_, steps, _, hidden, _, _, _) = decoder.tensors, decoder.kind, decoder.sizes
     d_fed_0 = found.d_entering[:, hidden:]
     if t.feed_mask is not None and decoder.luong:
         d_fed_0 = d_fed_0 * t.feed_mask[:, 0]
@@ -389,10 +389,10 @@ def _gradients(decoder: DecoderJob, call: _Call, found: _Gradients, saved: Decod
     result |= _cell_gradients(decoder, found, saved) | _memory_gradients(decoder, call, found, saved, looking)
     if t.weight_query is not None:
         d_query, key = _over_steps(found.d_queries, looking, t.weight_query), t.keys.shape[2]
-        result |= {"weight_query": d_query[:key], "weight_gate": d_query[key : key + 1].clone()}
+        result |= {"weight_query": d_query[:key], "weight_gate": d_query[key : key + 2].sum(0, keepdim=True)}
         if t.bias_query is not None or decoder.gated:
             d_bias = found.d_queries.sum((0, 1), dtype=torch.float32)
-            result |= {"bias_query": d_bias[:key], "bias_gate": d_bias[key : key + 1].clone()}
+            result |= {"bias_query": d_bias[:key], "bias_gate": d_bias[key : key + 2].sum(0, keepdim=True)}
     if t.weight_mix is not None:
         result["weight_mix"] = _over_steps(found.d_mixed, saved.mixing, t.weight_mix)
     if t.bias_mix is not None:

@@ -34,7 +34,6 @@ INTEGERS = (
     "head_stride",
     "hypothesis_stride",
     "place_stride",
-    "parts",  # warps that share a query
     "size",  # E
     "after",  # the norm comes after the sum, and is the next x
 )

@@ -1,5 +1,5 @@
-// Attention of one query for each row and head to keys at fixed places. `parts` warps share a query, each with every
-// parts-th group of keys. In a warp SIDE lanes hold a key, 16 bytes each, so that several keys are loaded at once; each
+// Attention of one query for each row and head to keys at fixed places. PARTS warps share a query, each with every
+// PARTS-th group of keys. In a warp SIDE lanes hold a key, 16 bytes each, so that several keys are loaded at once; each
 // such group of lanes keeps a softmax of its own keys, with a maximum that moves, until all are merged at the end.
 #include "numbers.cuh"
 
@@ -31,28 +31,32 @@ DEVICE Softmax merged(Softmax a, Softmax b) {
 }
 
 struct Query {
-    int64_t row, input, head, own;  // own: the place of the new key, -1 without one
-    int64_t places;                 // that may be seen
+    int row, input, head, hypothesis, own;  // own: the place of the new key, -1 without one
+    int places;                             // that may be seen
     bool real;
+    int64_t in_row, first;  // of its numbers in a row, and of its keys
 
-    DEVICE Query(const Arguments& a, int64_t number) {
-        real = number < a.rows * a.heads;
+    DEVICE Query(const Arguments& a, int number) {
+        const int width = static_cast<int>(a.width), heads = static_cast<int>(a.heads);
+        real = number < static_cast<int>(a.rows) * heads;
         if (!real) number = 0;
-        const int64_t hypothesis = number % a.width;  // those of an input and head are next to each other: they share keys
-        head = number / a.width % a.heads;
-        input = number / a.width / a.heads;
-        row = input * a.width + hypothesis;
-        own = a.position == nullptr ? -1 : a.position[row];
-        places = !real ? 0 : a.position == nullptr ? a.places : own + 1;
+        const int of_input = number / width;  // hypotheses of an input and head are next to each other: they share keys
+        hypothesis = number - of_input * width;
+        input = of_input / heads;
+        head = of_input - input * heads;
+        row = input * width + hypothesis;
+        own = a.position == nullptr ? -1 : static_cast<int>(a.position[row]);
+        places = !real ? 0 : a.position == nullptr ? static_cast<int>(a.places) : own + 1;
+        in_row = row * a.query_stride + head * SIZE;
+        first = input * a.input_stride + head * a.head_stride;
     }
 
-    DEVICE int64_t in_row(const Arguments& a) const { return row * a.query_stride + head * SIZE; }
-    DEVICE int64_t at(const Arguments& a, int64_t place, int64_t hypothesis) const {
-        return input * a.input_stride + head * a.head_stride + hypothesis * a.hypothesis_stride + place * a.place_stride;
+    DEVICE int64_t at(const Arguments& a, int place, int hypothesis) const {
+        return first + hypothesis * a.hypothesis_stride + place * a.place_stride;
     }
 };
 
-DEVICE Words load(const void* numbers, int64_t at, int64_t part) {
+DEVICE Words load(const void* numbers, int64_t at, int part) {
     return *reinterpret_cast<const Words*>(bytes_at(numbers, at + part * COUNT, Numbers::BYTES));
 }
 
@@ -61,16 +65,16 @@ struct Seen {
     bool inside;
 };
 
-DEVICE Seen seen_at(const Arguments& a, const Query& query, int64_t place, int64_t part) {
+DEVICE Seen seen_at(const Arguments& a, const Query& query, int place, int part) {
     Seen seen = {{0, 0, 0, 0}, {0, 0, 0, 0}, place < query.places};
     if (!seen.inside) return seen;
     if (place == query.own) {
-        seen.key = load(a.new_keys, query.in_row(a), part);
-        seen.value = load(a.new_values, query.in_row(a), part);
+        seen.key = load(a.new_keys, query.in_row, part);
+        seen.value = load(a.new_values, query.in_row, part);
         return seen;
     }
     if (a.mask != nullptr && !a.mask[query.input * a.places + place]) seen.inside = false;
-    const int64_t hypothesis = a.ancestors == nullptr ? 0 : a.ancestors[query.row * a.places + place];
+    const int hypothesis = a.ancestors == nullptr ? 0 : static_cast<int>(a.ancestors[query.row * a.places + place]);
     const int64_t at = query.at(a, place, hypothesis);
     seen.key = load(a.keys, at, part);
     seen.value = load(a.values, at, part);
@@ -104,23 +108,22 @@ DEVICE void add(Softmax& softmax, const Seen (&seen)[AHEAD], const float (&query
     }
 }
 
-// Blocks: WARPS / parts queries each. Shared memory: a softmax for each lane that holds a part of a key, of each warp.
+// Blocks: WARPS / PARTS queries each. Shared memory: a softmax for each lane that holds a part of a key, of each warp.
 KERNEL attend_step(KERNEL_ARGUMENT Arguments a) {
     Softmax* const parts = reinterpret_cast<Softmax*>(shared_memory());
-    const int warp = thread_index() / LANES, lane = thread_index() % LANES;
-    const int64_t number = static_cast<int64_t>(block_index()) * (WARPS / a.parts) + warp / a.parts;
-    const int64_t mine = warp % a.parts, part = lane % SIDE;
-    const Query query(a, number);
+    const int warp = thread_index() / LANES, lane = thread_index() % LANES, part = lane % SIDE;
+    const int mine = warp % PARTS;
+    const Query query(a, block_index() * (WARPS / PARTS) + warp / PARTS);
     float wanted[COUNT];
-    Numbers::read(load(a.query, query.in_row(a), part), wanted);
+    Numbers::read(load(a.query, query.in_row, part), wanted);
 #pragma unroll
     for (int i = 0; i < COUNT; i++) wanted[i] *= static_cast<float>(a.scale);
     Softmax softmax = {LEAST, 0.0f, {}};
-    const int64_t step = a.parts * TOGETHER;
-    for (int64_t first = mine * TOGETHER; first < query.places; first += AHEAD * step) {
+    constexpr int STEP = PARTS * TOGETHER;
+    for (int first = mine * TOGETHER; first < query.places; first += AHEAD * STEP) {
         Seen seen[AHEAD];
 #pragma unroll
-        for (int i = 0; i < AHEAD; i++) seen[i] = seen_at(a, query, first + i * step + lane / SIDE, part);
+        for (int i = 0; i < AHEAD; i++) seen[i] = seen_at(a, query, first + i * STEP + lane / SIDE, part);
         add(softmax, seen, wanted);
     }
 #pragma unroll
@@ -133,12 +136,12 @@ KERNEL attend_step(KERNEL_ARGUMENT Arguments a) {
     if (lane < SIDE) parts[warp * SIDE + lane] = softmax;
     sync_block();
     if (mine > 0 || lane >= SIDE || !query.real) return;
-    for (int other = 1; other < a.parts; other++) softmax = merged(softmax, parts[(warp + other) * SIDE + lane]);
+    for (int other = 1; other < PARTS; other++) softmax = merged(softmax, parts[(warp + other) * SIDE + lane]);
     softmax.scale(1.0f / softmax.sum);
     uint8_t* const seen = reinterpret_cast<uint8_t*>(a.seen) + (query.row * a.heads + query.head) * SIZE * Numbers::BYTES;
     reinterpret_cast<Words*>(seen)[lane] = Numbers::words(softmax.mean);
     if (query.own < 0) return;
-    const int64_t kept = query.at(a, query.own, query.row % a.width) * Numbers::BYTES;
-    reinterpret_cast<Words*>(reinterpret_cast<uint8_t*>(a.keys) + kept)[lane] = load(a.new_keys, query.in_row(a), part);
-    reinterpret_cast<Words*>(reinterpret_cast<uint8_t*>(a.values) + kept)[lane] = load(a.new_values, query.in_row(a), part);
+    const int64_t kept = query.at(a, query.own, query.hypothesis) * Numbers::BYTES;
+    reinterpret_cast<Words*>(reinterpret_cast<uint8_t*>(a.keys) + kept)[lane] = load(a.new_keys, query.in_row, part);
+    reinterpret_cast<Words*>(reinterpret_cast<uint8_t*>(a.values) + kept)[lane] = load(a.new_values, query.in_row, part);
 }

@@ -7,7 +7,7 @@ from unrolled.kernels.cuda.structures import constants_header
 LANES = 32  # threads of a warp
 WARPS = 8  # of a thread block
 THREADS = WARPS * LANES
-AHEAD = 4  # keys that a thread loads before it looks at the first
+HELD = 8  # pairs of a row that a lane keeps in registers
 
 
 def header() -> str:

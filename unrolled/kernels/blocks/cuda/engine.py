@@ -38,8 +38,9 @@ def attend(
     """Attention of each row of a query (R, E) to keys and values (B, N, ·, S, d) of its input → (R, E).
 
     Rows are W = R / B hypotheses of each input. A hypothesis sees `mask` (B, S); or the places before its `position`
-    (R,), at each of which it sees the keys of one of its `ancestors` (R, S), and `new` ones of its own (R, E), which are
-    written to its place. Query and new keys may be columns of one tensor. Keys and values have the same strides.
+    (R,), at each of which it sees the keys of one of its `ancestors` (R, S; None: it is alone), and `new` ones of its
+    own (R, E), which are written to its place. Query and new keys may be columns of one tensor. Keys and values have
+    the same strides.
     """
     inputs, heads, _, places, size = keys.shape
     seen = query.new_empty(len(query), heads * size)
@@ -53,9 +54,8 @@ def attend(
     for name, tensor in (("position", position), ("ancestors", ancestors), ("mask", mask)):
         if tensor is not None:
             setattr(given, name, tensor.data_ptr())
-    given.parts = plan.parts(places)
     how = plan.attend(len(query) * heads, places, keys.dtype, size)
-    launch.run(plan.attend_program(keys.dtype, size), "attend_step", how, given, query.device)
+    launch.run(plan.attend_program(keys.dtype, size, plan.parts(places)), "attend_step", how, given, query.device)
     return seen
 
 

@@ -25,9 +25,14 @@ def sources() -> dict[str, str]:
 
 
 @cache
-def attend_program(dtype: torch.dtype, size: int) -> Program:
-    """The program for heads of so many numbers."""
-    return Program("attend_step.cu", (f"-DNUMBER={NUMBERS[dtype]}", f"-DSIZE={size}"), sources)
+def attend_program(dtype: torch.dtype, size: int, parts: int) -> Program:
+    """The program for heads of so many numbers, with so many warps for each query.
+
+    A lane of a short cache loads fewer keys ahead: with fewer registers more queries run at the same time.
+    """
+    ahead, blocks = (2, 4) if parts == 1 else (4, 3)
+    sizes = f"-DSIZE={size}", f"-DPARTS={parts}", f"-DAHEAD={ahead}", f"-DBLOCKS_TOGETHER={blocks}"
+    return Program("attend_step.cu", (f"-DNUMBER={NUMBERS[dtype]}", *sizes), sources)
 
 
 @cache

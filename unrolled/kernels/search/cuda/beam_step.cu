@@ -42,10 +42,10 @@ struct Kept {
 };
 
 DEVICE void rank_all(const Arguments& a, const Kept& kept, int64_t row) {
-    const int count = static_cast<int>(a.width * a.count);
+    const int each = static_cast<int>(a.count), count = static_cast<int>(a.width) * each;
     const double* totals = a.totals + row * a.width;
     for (int i = thread_index(); i < count; i += THREADS)
-        kept.all[i] = totals[i / a.count] + static_cast<double>(a.values[row * count + i]);
+        kept.all[i] = totals[i / each] + static_cast<double>(a.values[row * count + i]);
     for (int w = thread_index(); w < a.width; w += THREADS)
         a.past_ends[(*a.time * a.rows + row) * a.width + w] = totals[w] + static_cast<double>(a.endings[row * a.width + w]);
     sync_block();
@@ -53,7 +53,7 @@ DEVICE void rank_all(const Arguments& a, const Kept& kept, int64_t row) {
         const int place = place_of(kept.all, count, i);
         if (place >= a.columns) continue;
         kept.best[place] = kept.all[i];
-        kept.origins[place] = i / a.count;
+        kept.origins[place] = i / each;
         kept.tokens[place] = a.best_tokens[row * count + i];
     }
     sync_block();

@@ -78,8 +78,11 @@ DEVICE int drawn(const Row& row, const Best& best, double uniform, double* sums,
     sums[thread_index()] = own;
     if (thread_index() == 0) *chosen = best.token;  // stays where rounding leaves no other
     sync_block();
-    if (thread_index() == 0)
-        for (int thread = 1; thread < THREADS; thread++) sums[thread] += sums[thread - 1];
+    if (thread_index() == 0) {
+        double all = 0.0;
+#pragma unroll 16
+        for (int thread = 0; thread < THREADS; thread++) sums[thread] = all += sums[thread];
+    }
     sync_block();
     const double share = uniform * sums[THREADS - 1];
     double sum = thread_index() == 0 ? 0.0 : sums[thread_index() - 1];

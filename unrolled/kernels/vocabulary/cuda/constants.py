@@ -13,6 +13,7 @@ PARTIAL = 3  # numbers of a row's sums
 
 GROUP = 4  # threads that find the best of their tokens together
 GROUPS = THREADS // GROUP
+HELD = 3  # groups of scores, 16 bytes each, that a thread keeps in registers
 MOST_FOUND = 256  # places for tokens that may be among the best
 
 COLUMNS = 64  # of the embedding's gradient in a block

@@ -55,7 +55,9 @@ def _row_threads(width: int) -> int:
 def top_scores_program(dtype: torch.dtype) -> Program:
     """The program for scores of a dtype."""
     kind = "float" if dtype == torch.float32 else "uint16_t"
-    return Program("top_scores.cu", (f"-DNUMBER={NUMBERS.get(dtype, 'Half')}", f"-DSCORE={kind}"), sources)
+    return Program(
+        "top_scores.cu", (f"-DNUMBER={NUMBERS.get(dtype, 'Half')}", f"-DSCORE={kind}", "-DBLOCKS_TOGETHER=4"), sources
+    )
 
 
 def top_scores(rows: int) -> IndependentBlocks:

@@ -7,7 +7,7 @@
 #include <arguments.h>
 
 // A score and its token as one number: of two, the larger comes first. 0: there is none.
-DEVICE uint64_t key_of(float score, int64_t token) {
+DEVICE uint64_t key_of(float score, int token) {
     const uint32_t bits = bits_of(score + 0.0f);  // −0 is 0
     const uint32_t ordered = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
     return static_cast<uint64_t>(ordered) << 32 | (0xffffffffu - static_cast<uint32_t>(token));
@@ -28,17 +28,17 @@ DEVICE uint64_t best_of_lanes(uint64_t key, int lanes) {
     return key;
 }
 
-DEVICE float number_at(const float* row, int64_t at) { return row[at]; }
-DEVICE float number_at(const uint16_t* row, int64_t at) { return NUMBER::unpack(row[at]).x; }
+DEVICE float number_at(const float* row, int at) { return row[at]; }
+DEVICE float number_at(const uint16_t* row, int at) { return NUMBER::unpack(row[at]).x; }
 template <typename Call>
-DEVICE void each_of(const float*, const Words& words, int64_t at, Call call) {
+DEVICE void each_of(const float*, const Words& words, int at, Call call) {
     call(at, float_of(words.x));
     call(at + 1, float_of(words.y));
     call(at + 2, float_of(words.z));
     call(at + 3, float_of(words.w));
 }
 template <typename Call>
-DEVICE void each_of(const uint16_t*, const Words& words, int64_t at, Call call) {
+DEVICE void each_of(const uint16_t*, const Words& words, int at, Call call) {
     const uint32_t pairs[4] = {words.x, words.y, words.z, words.w};
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -49,34 +49,43 @@ DEVICE void each_of(const uint16_t*, const Words& words, int64_t at, Call call) 
 }
 
 struct Row {
+    static constexpr int TOGETHER = sizeof(Words) / sizeof(SCORE);
     const SCORE* const scores;
     const uint8_t* const blocked;
-    const int64_t vocabulary;
+    const int vocabulary;
+    int whole;      // groups of TOGETHER scores that can be loaded at once
+    Words held[HELD];  // the first groups of this thread: they are loaded once
 
     DEVICE Row(const Arguments& given, int row)
         : scores(reinterpret_cast<const SCORE*>(given.scores) + row * given.row_stride),
           blocked(given.blocked == nullptr ? nullptr : given.blocked + row * given.blocked_stride),
-          vocabulary(given.vocabulary) {}
+          vocabulary(static_cast<int>(given.vocabulary)) {
+        whole = reinterpret_cast<uint64_t>(scores) % sizeof(Words) == 0 ? vocabulary / TOGETHER : 0;
+#pragma unroll
+        for (int i = 0; i < HELD; i++)
+            if (group(i) < whole) held[i] = load(group(i));
+    }
 
-    DEVICE bool allows(int64_t token) const { return blocked == nullptr || !blocked[token]; }
+    DEVICE int group(int i) const { return thread_index() + i * THREADS; }
+    DEVICE Words load(int group) const { return *reinterpret_cast<const Words*>(scores + group * TOGETHER); }
+
+    DEVICE bool allows(int token) const { return blocked == nullptr || !blocked[token]; }
 
     // Calls for each of this thread's tokens and its score.
     template <typename Call>
     DEVICE void each(Call call) const {
-        constexpr int TOGETHER = sizeof(Words) / sizeof(SCORE);
-        const bool aligned = reinterpret_cast<uint64_t>(scores) % sizeof(Words) == 0;
-        const int64_t whole = aligned ? vocabulary / TOGETHER : 0;
-#pragma unroll 2
-        for (int64_t i = thread_index(); i < whole; i += THREADS)
-            each_of(scores, *reinterpret_cast<const Words*>(scores + i * TOGETHER), i * TOGETHER, call);
-        for (int64_t token = whole * TOGETHER + thread_index(); token < vocabulary; token += THREADS)
+#pragma unroll
+        for (int i = 0; i < HELD; i++)
+            if (group(i) < whole) each_of(scores, held[i], group(i) * TOGETHER, call);
+        for (int at = group(HELD); at < whole; at += THREADS) each_of(scores, load(at), at * TOGETHER, call);
+        for (int token = whole * TOGETHER + thread_index(); token < vocabulary; token += THREADS)
             call(token, number_at(scores, token));
     }
 
     // The best of this thread's tokens that come after `last`.
     DEVICE uint64_t next(uint64_t last) const {
         uint64_t best = 0;
-        each([&](int64_t token, float score) {
+        each([&](int token, float score) {
             const uint64_t key = key_of(score, token);
             if (key > best && key < last && allows(token)) best = key;
         });
@@ -99,7 +108,7 @@ struct Output {
     const float norm;
 
     DEVICE void put(int64_t place, uint64_t key) const {
-        given.values[row * given.count + place] = key == 0 ? -1.0f / 0.0f : score_of(key) - norm;
+        given.values[row * given.count + place] = key > 0 ? score_of(key) - norm : norm != norm ? norm : -1.0f / 0.0f;
         given.chosen[row * given.count + place] = key == 0 ? 0 : token_of(key);
     }
 };
@@ -151,35 +160,35 @@ KERNEL top_scores(KERNEL_ARGUMENT Arguments given) {
     const int row = block_index();
     const Row scores(given, row);
     float highest = -1.0f / 0.0f, best = highest;
-    int64_t at = -1;
-    scores.each([&](int64_t token, float score) {  // in the order of the tokens
+    int at = -1;
+    scores.each([&](int token, float score) {  // in the order of the tokens
         highest = fmaxf(highest, score);
-        if (score > best && scores.allows(token)) {
-            best = score;
-            at = token;
-        }
+        at = score > best ? token : at;
+        best = score > best ? score : best;
     });
+    uint64_t mine = at < 0 ? 0 : key_of(best, at);
+    if (at >= 0 && !scores.allows(at)) mine = scores.next(mine);  // rarely: masks were not looked at so far
     const float most = over_block({highest, 0.0f, 0.0f}, shared.parts).most;
-    bound(at < 0 ? 0 : key_of(best, at), given.count, shared);  // which waits until all have read the parts
+    bound(mine, given.count, shared);  // which waits until all have read the parts
     const uint64_t least = shared.bound;
     const float lowest = least == 0 ? -1.0f / 0.0f : score_of(least);
+    const float base = most > -1.0f / 0.0f ? most : 0.0f;
     float powers = 0.0f;
-    scores.each([&](int64_t token, float score) {
-        powers += given.normalised ? (score != score ? score : 0.0f) : exp_of(score - most);
+    scores.each([&](int token, float score) {
+        powers += given.normalised ? (score != score ? score : 0.0f) : exp_of(score - base);
         if (!(score >= lowest) || key_of(score, token) < least || !scores.allows(token)) return;
         const int place = claim(&shared.count);
         if (place < MOST_FOUND) shared.found[place] = key_of(score, token);
     });
     const Sums total = over_block({most, powers, 0.0f}, shared.parts);
-    // a NaN among the scores makes all of them NaN; −inf everywhere stays that
-    const bool wrong = total.powers != total.powers && (given.normalised || most > -1.0f / 0.0f);
+    const bool wrong = total.powers != total.powers;  // a NaN among the scores makes all of them NaN
     const float norm = wrong ? 0.0f / 0.0f : given.normalised ? 0.0f : total.norm();
     const Output output = {given, row, norm};
     if (thread_index() == 0) {
         given.norms[row] = norm;
         if (given.endings != nullptr) {
-            const bool allowed = scores.allows(given.ending);
-            given.endings[row] = allowed ? number_at(scores.scores, given.ending) - norm : -1.0f / 0.0f;
+            const bool allowed = scores.allows(static_cast<int>(given.ending));
+            given.endings[row] = allowed ? number_at(scores.scores, static_cast<int>(given.ending)) - norm : -1.0f / 0.0f;
         }
     }
     if (shared.count <= MOST_FOUND)
