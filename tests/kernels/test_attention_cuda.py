@@ -124,15 +124,21 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "lengths": (False, True),
     "dropout": (False, True),
     "bias": (True, False),
-    "dtype": (torch.float16, torch.bfloat16),
 }
+
+
+def with_dtype(case: Case) -> Case:
+    """A cell's two forms in one dtype each, so that every program is compiled once."""
+    return {**case, "dtype": (torch.float16, torch.bfloat16)[(CELLS.index(case["cell"]) + case["luong"]) % 2]}
 
 
 @needs_gcc
 @pytest.mark.usefixtures("simulated")
 class TestSimulated:
     @pytest.mark.parametrize(
-        "case", list(pairwise(CHOICES, seed=0)), ids=lambda case: "-".join(map(str, case.values()))
+        "case",
+        list(map(with_dtype, pairwise(CHOICES, seed=0))),
+        ids=lambda case: "-".join(map(str, case.values())),
     )
     def test_equals_reference(self, case: Case) -> None:
         check(case)

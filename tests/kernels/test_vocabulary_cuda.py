@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 
 from tests.kernels.compiled import gpu_report
+from tests.kernels.pairs import pairwise
 from tests.kernels.simulator import OUTCOMES, library
 from unrolled.kernels.cuda import launch
 from unrolled.kernels.cuda.compiler import Program
@@ -77,10 +78,18 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]
     torch.use_deterministic_algorithms(False)
 
 
+CROSS_ENTROPY: dict[str, tuple[Any, ...]] = {
+    "size": ((1, 1), (9, 59), (17, 8), (3, 1023), (2, 1025), (3, 5003)),
+    "smoothing": (0.0, 0.1),
+    "dtype": (torch.bfloat16, torch.float16),
+}
+
+
 @needs_gcc
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize(("rows", "vocabulary"), [(1, 1), (9, 59), (17, 8), (3, 1023), (2, 1025), (3, 5003)])
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize(
+    ("rows", "vocabulary", "smoothing", "dtype"),
+    [(*case.pop("size"), *case.values()) for case in pairwise(CROSS_ENTROPY, seed=0)],
+)
 def test_the_cross_entropy_is_torchs(rows: int, vocabulary: int, smoothing: float, dtype: torch.dtype) -> None:
     torch.manual_seed(rows)
     scores = torch.full((rows, engine.padded(vocabulary)), 30.0).to(dtype)  # beyond the vocabulary they do not count
@@ -180,11 +189,19 @@ def test_an_embedding_gives_the_kernel_what_it_needs(monkeypatch: pytest.MonkeyP
     torch.testing.assert_close(again, right)
 
 
+TOP_SCORES: dict[str, tuple[Any, ...]] = {
+    "size": ((1, 1, 1), (5, 59, 10), (3, 700, 64), (2, 2049, 3)),
+    "normalised": (True, False),
+    "blocking": ("none", "one row", "every row"),
+    "dtype": (torch.float32, torch.bfloat16, torch.float16),
+}
+
+
 @needs_gcc
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize(("rows", "vocabulary", "count"), [(1, 1, 1), (5, 59, 10), (3, 700, 64), (2, 2049, 3)])
-@pytest.mark.parametrize("normalised", [True, False])
-@pytest.mark.parametrize("blocking", ["none", "one row", "every row"])
+@pytest.mark.parametrize(
+    ("rows", "vocabulary", "count", "normalised", "blocking", "dtype"),
+    [(*case.pop("size"), *case.values()) for case in pairwise(TOP_SCORES, seed=0)],
+)
 def test_the_top_scores_are_those_of_a_stable_sort(
     rows: int, vocabulary: int, count: int, normalised: bool, blocking: str, dtype: torch.dtype
 ) -> None:

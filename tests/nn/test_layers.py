@@ -343,8 +343,9 @@ class TestWithTorch:
             output, _ = layer(x)
         assert (output.float() - exact).abs().max() < 0.1
 
-    @pytest.mark.parametrize("engine", ON_CPU)
-    @pytest.mark.parametrize("kind", ["rnn", "lstm", "gru"])
+    @pytest.mark.parametrize(
+        ("kind", "engine"), [*(("lstm", engine) for engine in ON_CPU), ("rnn", ON_CPU[0]), ("gru", ON_CPU[-1])]
+    )
     def test_compile(self, kind: str, engine: str) -> None:
         layer, x = make(kind, backend=engine).float(), torch.randn(2, 4, 3)
         expected = layer(x, lengths=[4, 2])[0]

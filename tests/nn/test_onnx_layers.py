@@ -64,10 +64,10 @@ def exported(layer: Any, full: bool = False) -> tuple[Network, Any]:
 @pytest.mark.parametrize(
     ("name", "options", "nodes"),
     [
-        ("LSTM", {"num_layers": 2, "bidirectional": True}, 4),
-        ("LSTM", {"peephole": True, "batch_first": True}, 1),
-        ("GRU", {"batch_first": True}, 1),
-        ("GRU", {"reset_after": False, "bidirectional": True}, 2),
+        ("LSTM", {"num_layers": 2, "peephole": True}, 2),
+        ("LSTM", {"batch_first": True}, 1),
+        ("GRU", {"num_layers": 2}, 2),
+        ("GRU", {"reset_after": False, "bidirectional": True, "batch_first": True}, 2),
         ("RNN", {"nonlinearity": "relu", "bias": False, "batch_first": True}, 1),
     ],
 )

@@ -106,6 +106,7 @@ class ModelTrace:
     forecasts: dict[str, Forecasts] = field(default_factory=dict)
     attribute: Callable[[], Attribution] | None = None
     notes: tuple[str, ...] = ()  # remarks about the losses
+    _norms: dict[tuple[int, ...], dict[str, Tensor]] = field(default_factory=dict, init=False)  # by the losses
 
     def __repr__(self) -> str:
         loss = float(self.losses.mean())
@@ -185,18 +186,26 @@ class ModelTrace:
         `of` is a layer (default: the first) or one of `probes`, for input vectors instead of states.
         """
         of = self.default_layer() if of is None else of
-        if of in self.probes:
-            wanted = self.probes[of].added
-            assert wanted is not None
-        else:
+        if of not in self.probes:
             self.check_layer(of)
-            wanted = next(iter(self.scans[of].probes.values()))
-        rows = []
-        for t in self.gradient_rows(most):
-            (gradient,) = torch.autograd.grad(self._losses[t], wanted, retain_graph=True, allow_unused=True)
-            found = torch.zeros_like(wanted) if gradient is None else gradient
-            rows.append(found[0].norm(dim=-1).detach().cpu())
-        return torch.stack(rows)
+        rows = tuple(self.gradient_rows(most))
+        if rows not in self._norms:
+            self._norms[rows] = self._gradient_norms(rows)
+        return self._norms[rows][of]
+
+    def _gradient_norms(self, rows: Sequence[int]) -> dict[str, Tensor]:
+        """The norms at every layer and probe: one way back through the network passes them all."""
+        wanted = {name: next(iter(scan.probes.values())) for name, scan in self.scans.items()}
+        wanted |= {name: probe.added for name, probe in self.probes.items() if probe.added is not None}
+        found: dict[str, list[Tensor]] = {name: [] for name in wanted}
+        for t in rows:
+            inputs = list(wanted.values())
+            gradients = torch.autograd.grad(
+                self._losses[t], inputs, retain_graph=True, allow_unused=True, materialize_grads=True
+            )
+            for norms, gradient in zip(found.values(), gradients, strict=True):
+                norms.append(gradient[0].norm(dim=-1).detach().cpu())
+        return {name: torch.stack(norms) for name, norms in found.items()}
 
     def by_distance(self, of: str | None = None) -> Tensor:
         """The mean of ‖∂L_t/∂h_{t-d}‖ over t for every distance d, (T,); see `counts_back`."""
