@@ -66,6 +66,9 @@ class Resources:
     files: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Lexicons and language models that requests may name.")
     ] = None
+    access_log: Annotated[
+        bool, typer.Option("--access-log", help="Log a line for each request: route, status, time.")
+    ] = False
     reload_every: Annotated[float, typer.Option(min=0, help="Seconds between looks at model files; 0: never.")] = 2.0
 
 

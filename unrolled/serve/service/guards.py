@@ -99,7 +99,8 @@ class Guard:
             seconds = time.perf_counter() - began
             self._metrics.requests.add(route, str(status or 499))
             self._metrics.seconds.observe(seconds, route)
-            LOG.info("%s %s %s %.1f ms", scope["method"], route, status or 499, seconds * 1000)
+            if self._settings.access_log:
+                LOG.info("%s %s %s %.1f ms", scope["method"], route, status or 499, seconds * 1000)
 
     async def _socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """A socket until its end: a client that leaves is no error, and any other error is logged and closes it."""
