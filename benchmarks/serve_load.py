@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
@@ -74,6 +75,8 @@ def wait_for(port: int, route: str, process: subprocess.Popen[bytes]) -> None:
         try:
             ask(port, route, "a")
             return
+        except urllib.error.HTTPError as error:
+            raise SystemExit(f"The server answered {error.code}: {error.read().decode()}") from None
         except OSError:
             time.sleep(0.3)
     raise SystemExit("The server does not answer.")

@@ -13,35 +13,42 @@ import torch
 from unrolled import load
 from unrolled.serve.service.answers import prediction
 
+try:
+    from litserve import LitAPI, LitServer
+except ImportError:  # this process is the other peer
+    LitAPI = object
+
 MOST, WAIT = 64, 0.005  # inputs in a batch of LitServe, and seconds that it waits for them
 
 
+class Api(LitAPI):  # type: ignore[misc]
+    """The model in LitServe's worker process, in batches as LitServe's documentation recommends."""
+
+    path = ""
+
+    def setup(self, device: str) -> None:
+        self.model = load(self.path)
+
+    def decode_request(self, request):  # type: ignore[no-untyped-def]  # LitServe reads the annotation
+        return request["inputs"]
+
+    def batch(self, inputs: list[Any]) -> list[Any]:
+        return list(inputs)
+
+    def predict(self, inputs: list[Any]) -> list[Any]:
+        return list(self.model.predict(inputs))
+
+    def unbatch(self, output: list[Any]) -> list[Any]:
+        return output
+
+    def encode_response(self, output: Any) -> dict[str, Any]:
+        return {"predictions": [prediction(self.model.task.name, output)]}
+
+
 def litserve(path: str, port: int) -> None:
-    """Batches as LitServe's documentation recommends: `predict` gets a list."""
-    import litserve as ls
-
-    class Api(ls.LitAPI):  # type: ignore[misc]
-        """The model in LitServe's worker process."""
-
-        def setup(self, device: str) -> None:
-            self.model = load(path)
-
-        def decode_request(self, request: dict[str, Any]) -> Any:
-            return request["inputs"]
-
-        def batch(self, inputs: list[Any]) -> list[Any]:
-            return list(inputs)
-
-        def predict(self, inputs: list[Any]) -> list[Any]:
-            return list(self.model.predict(inputs))
-
-        def unbatch(self, output: list[Any]) -> list[Any]:
-            return output
-
-        def encode_response(self, output: Any) -> dict[str, Any]:
-            return {"predictions": [prediction(self.model.task.name, output)]}
-
-    server = ls.LitServer(Api(max_batch_size=MOST, batch_timeout=WAIT), accelerator="cpu", workers_per_device=1)
+    api = Api(max_batch_size=MOST, batch_timeout=WAIT)
+    api.path = path
+    server = LitServer(api, accelerator="cpu", workers_per_device=1)
     server.run(host="127.0.0.1", port=port, num_api_servers=1, log_level="warning", generate_client_file=False)
 
 
