@@ -81,13 +81,23 @@ class Batcher:
             return []
         seconds = min(timeout or self.settings.timeout, self.settings.max_timeout)
         end = asyncio.get_running_loop().time() + seconds
-        held = lease if lease is not None else await self.registry.acquire(name)
+        held = lease if lease is not None else await self._acquired(name, seconds, end)
         job = self._job(work, held.model, list(inputs), options or {}, priority)
         try:
             return await self._run(name, job, seconds, end)
         finally:
             if lease is None:
                 held.release()
+
+    async def _acquired(self, name: str, seconds: float, end: float) -> ModelLease:
+        """A lease of a model; a model that loads longer than the request may take goes on loading for others."""
+        if self.registry.served(name).version is not None:
+            return await self.registry.acquire(name)
+        try:
+            async with asyncio.timeout_at(end):
+                return await self.registry.acquire(name)
+        except TimeoutError:
+            raise too_late(seconds) from None
 
     def _job(self, work: Work, model: Model, inputs: list[Any], options: Mapping[str, Any], priority: int) -> Job:
         joins = work.joins and options.get("seed") is None
@@ -163,10 +173,11 @@ class Batcher:
             )
         self._writing += 1
         stop, room = threading.Event(), threading.Semaphore(AHEAD)
+        loop, pieces = asyncio.get_running_loop(), asyncio.Queue[Any]()
+        seconds = min(timeout or self.settings.timeout, self.settings.max_timeout)
+        end = loop.time() + seconds
         try:
-            with await self.registry.acquire(name) as held:
-                loop, pieces = asyncio.get_running_loop(), asyncio.Queue[Any]()
-                end = loop.time() + min(timeout or self.settings.timeout, self.settings.max_timeout)
+            with await self._acquired(name, seconds, end) as held:
 
                 def put(piece: Any) -> None:
                     loop.call_soon_threadsafe(pieces.put_nowait, piece)
@@ -178,7 +189,7 @@ class Batcher:
                     try:
                         piece = await asyncio.wait_for(pieces.get(), max(0.001, end - loop.time()))
                     except TimeoutError:
-                        raise too_late(timeout or self.settings.timeout) from None
+                        raise too_late(seconds) from None
                     room.release()
                     if piece is END:
                         return
