@@ -15,6 +15,7 @@ from unrolled.errors import UserError
 from unrolled.nn.attention import MultiHeadAttention
 from unrolled.nn.checks import check_probability, check_sizes
 from unrolled.nn.linear import Linear
+from unrolled.nn.relu import compiled_well
 from unrolled.nn.transformer_cache import FixedKeys, FixedState, Kept, entered
 
 
@@ -119,7 +120,7 @@ class TransformerLayer(nn.Module):
         return together
 
     def _feed_forward(self, x: Tensor) -> Tensor:
-        hidden = self.activation(self.linear1(x))
+        hidden = compiled_well(self.activation, self.linear1(x))
         if self.training:
             hidden = F.dropout(hidden, self.dropout)
         output: Tensor = self.linear2(hidden)
