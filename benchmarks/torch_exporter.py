@@ -19,7 +19,7 @@ from unrolled.model import Model
 
 
 class Computing(nn.Module):
-    """What a graph computes, as a module."""
+    """The computation of a graph, as a module."""
 
     def __init__(self, model: Model, plan: GraphPlan) -> None:
         super().__init__()
