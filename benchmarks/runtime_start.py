@@ -66,7 +66,7 @@ def main() -> None:
             commands = {"exported": ["run", str(folder), *inputs], "model file": ["run", str(file), *inputs]}
             answers = {_answer(command) for command in commands.values()}
             assert len(answers) == 1, answers
-            best = _best(commands, rounds)
+            best = best_starts(commands, rounds)
             ours, theirs = best["exported"], best["model file"]
             rows += [
                 row(f"{kind}: start", f"{ours.seconds:.2f} s", f"{MOST_SECONDS} s", "", _beside(theirs.seconds, "s")),
@@ -89,7 +89,7 @@ def _answer(command: list[str]) -> str:
     return done.stdout
 
 
-def _best(commands: dict[str, list[str]], rounds: int) -> dict[str, Start]:
+def best_starts(commands: dict[str, list[str]], rounds: int) -> dict[str, Start]:
     """The best of each figure over all rounds."""
     best = dict.fromkeys(commands, Start(math.inf, math.inf, math.inf))
     for _ in range(rounds):

@@ -183,7 +183,7 @@ def test_where_the_extension_is_required_a_missing_cmake_is_an_error(monkeypatch
 
 
 def test_the_conda_recipe_has_the_requirements_of_the_project() -> None:
-    recipe = (ROOT / "packaging/conda/meta.yaml").read_text()
+    recipe = (ROOT / "packaging/conda/recipe.yaml").read_text()
     run = re.search(r"^  run:\n((?:    - .+\n)+)", recipe, re.MULTILINE)
     host = re.search(r"^  host:\n((?:    - .+\n)+)", recipe, re.MULTILINE)
     assert run
@@ -198,7 +198,7 @@ def test_the_conda_recipe_has_the_requirements_of_the_project() -> None:
     needed = {*named(project["dependencies"]), f"python {project['requires-python']}"}
     assert set(re.findall(r"- (.+)", run[1])) == needed
     assert set(re.findall(r"- (.+)", host[1])) == {"python", "pip", *named(PROJECT["build-system"]["requires"])}
-    assert f'version = "{project["version"]}"' in recipe
+    assert f'version: "{project["version"]}"' in recipe
 
 
 def test_the_dockerfile_copies_what_the_build_reads() -> None:

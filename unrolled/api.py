@@ -150,6 +150,7 @@ def export_onnx(
     force: bool = False,
     web: bool = False,
     onnxruntime_web: str | Path | None = None,
+    score_on: str | Path | None = None,
 ) -> Exported:
     """Write a model as ONNX graphs and a manifest, which run without torch: `unrolled.runtime.load(folder)`.
 
@@ -159,6 +160,8 @@ def export_onnx(
 
     With `web` the folder has a page that runs the model in a browser (docs/web.md). It needs onnxruntime-web, from
     npm or from `onnxruntime_web`: a folder, or an archive of `npm pack`.
+
+    `score_on` is a file to score the model and its export on, in `scores` of the result: the cost of smaller weights.
     """
     try:
         from unrolled.export.job import export
@@ -168,4 +171,13 @@ def export_onnx(
         raise UserError(
             "onnx is not installed: it writes graphs.", "Install it: pip install 'unrolled[export]'"
         ) from None
-    return export(model, folder, weights=weights, check=check, force=force, web=web, onnxruntime_web=onnxruntime_web)
+    return export(
+        model,
+        folder,
+        weights=weights,
+        check=check,
+        force=force,
+        web=web,
+        onnxruntime_web=onnxruntime_web,
+        score_on=score_on,
+    )

@@ -71,6 +71,23 @@ def test_smaller_weights(weights: str, most: float, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "small" / "manifest.json").read_text())["weights"] == weights
 
 
+def test_the_score_that_smaller_weights_cost(tmp_path: Path) -> None:
+    file, model = tmp_path / "sums.txt", STORED / "generate-bpe.safetensors"
+    file.write_text("3 and 4 make 7\n" * 5)
+    flags = ("--weights", "int8", "--no-check")
+    code, out, err = call("export", model, "--onnx", tmp_path / "int8", *flags, "--score-on", file)
+    assert code == 0, err
+    before, after = unrolled.load(model).evaluate(file), unrolled.runtime.load(tmp_path / "int8").evaluate(file)
+    assert before["perplexity"] != after["perplexity"]
+    for name in ("nats_per_token", "perplexity"):
+        line = f"{name}: {before[name]:.4f} the model, {after[name]:.4f} exported ({after[name] - before[name]:+.4f})"
+        assert line in out.splitlines()
+    code, _, err = call("export", model, "--onnx", tmp_path / "other", *flags)
+    assert f"What int8 weights cost: unrolled eval {tmp_path / 'other'} FILE, or --score-on FILE." in err
+    code, _, err = call("export", model, "--onnx", tmp_path / "none", "--score-on", tmp_path / "none.txt")
+    assert (code, (tmp_path / "none").exists()) == (2, False)
+
+
 def test_a_folder_in_the_way(folder: Path, tmp_path: Path) -> None:
     code, _, err = call("export", MODEL, "--onnx", folder)
     assert code == 2
@@ -130,6 +147,27 @@ def test_models_without_graphs(tmp_path: Path) -> None:
     message = r"The task 'mine' has no graphs to export\. Give it a method graphs\(model\) that returns GraphPlans"
     with pytest.raises(unrolled.UserError, match=message):
         unrolled.export_onnx(model, tmp_path / "new")
+    message = r"score_on runs the exported model, and the runtime does not know the task 'mine'\. Leave it out\."
+    with pytest.raises(unrolled.UserError, match=message):
+        unrolled.export_onnx(model, tmp_path / "new", score_on="x.tsv")
+
+
+def test_networks_without_graphs(tmp_path: Path) -> None:
+    pictures = STORED.with_name("2026-11-kinds") / "recognize-mdlstm.safetensors"
+    code, _, err = call("export", pictures, "--onnx", tmp_path / "new")
+    assert (code, list(tmp_path.iterdir())) == (2, [])
+    assert err == (
+        "unrolled: model.kind=mdlstm sweeps over a picture along its diagonals, which has no graph in ONNX. "
+        "Train with model.kind=recurrent or transformer.\n"
+    )
+    writer = unrolled.load(STORED / "generate-transformer.safetensors")
+    writer.network.positions.kind = "fraction"  # type: ignore[union-attr]
+    with pytest.raises(unrolled.UserError) as caught:
+        unrolled.export_onnx(writer, tmp_path / "new")
+    assert str(caught.value) == (
+        "A Transformer with model.positions=fraction reads its text anew for every token: it has no step. "
+        "Train with model.positions=sinusoidal."
+    )
 
 
 def test_missing_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,5 +25,5 @@ def test_a_model_file_says_that_it_needs_torch() -> None:
     assert done.returncode == 2
     assert done.stderr == (
         "unrolled: This needs torch, which is not installed. Install it: pip install torch. "
-        "Without it, `unrolled run` takes the folder of an exported model.\n"
+        "Without it, `unrolled run` and `unrolled eval` take the folder of an exported model.\n"
     )

@@ -89,6 +89,13 @@ def test_the_command_needs_no_torch() -> None:
     check(json.loads(done.stdout), json.loads(json.dumps(model_of("classify").evaluate(file))))
 
 
+def test_a_missing_package_of_a_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jiwer", None)
+    with pytest.raises(UserError) as caught:
+        exported_of("recognize").evaluate(file_of("recognize"))
+    assert str(caught.value) == "Scoring needs jiwer, which is not installed. Install it: pip install jiwer"
+
+
 def test_what_eval_of_an_exported_model_lacks() -> None:
     def said(*flags: str) -> str:
         done = CliRunner().invoke(app, ["eval", str(folder_of("translate-luong")), file_of("translate-luong"), *flags])

@@ -139,7 +139,7 @@ def main() -> None:
             raise
         typer.echo(
             "unrolled: This needs torch, which is not installed. Install it: pip install torch. "
-            "Without it, `unrolled run` takes the folder of an exported model.",
+            "Without it, `unrolled run` and `unrolled eval` take the folder of an exported model.",
             err=True,
         )
         sys.exit(2)

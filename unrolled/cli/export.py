@@ -26,6 +26,10 @@ def export(
             "--onnxruntime-web", metavar="PATH", help="onnxruntime-web for --web: a folder or .tgz; without it, npm's."
         ),
     ] = None,
+    score_on: Annotated[
+        str | None,
+        typer.Option("--score-on", metavar="FILE", help="Score the model and its export on FILE: what weights cost."),
+    ] = None,
     own: OwnTask = None,
 ) -> None:
     """Write a model as ONNX graphs, to run it without torch: `unrolled run DIR`, or with --web in a browser."""
@@ -39,10 +43,15 @@ def export(
         force=force,
         web=web,
         onnxruntime_web=onnxruntime_web,
+        score_on=score_on,
     )
     for name, size in written.sizes.items():
         compared = f", differs by at most {written.differences[name]:.1e}" if name in written.differences else ""
         typer.echo(f"{name}.onnx: {size / 1e6:,.2f} MB{compared}")
+    for name, (model_score, exported) in written.scores.items():
+        typer.echo(f"{name}: {model_score:.4f} the model, {exported:.4f} exported ({exported - model_score:+.4f})")
+    if weights != "fp32" and score_on is None:
+        typer.echo(f"What {weights} weights cost: unrolled eval {written.folder} FILE, or --score-on FILE.", err=True)
     typer.echo(f"Wrote {written.folder}. Run it: unrolled run {written.folder}", err=True)
     if web:
         typer.echo(

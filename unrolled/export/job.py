@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from unrolled.errors import UserError
 from unrolled.export.checking import check, largest_difference
@@ -19,7 +20,15 @@ from unrolled.export.weights import check_weights, with_weights
 from unrolled.export.writing import write_graph
 from unrolled.exported import MANIFEST
 from unrolled.model import Model
+from unrolled.runtime.model import HOMES, load
 from unrolled.training.checkpoint import disk_errors, sync
+
+
+class ScorePair(NamedTuple):
+    """One score of a model and of its export."""
+
+    model: float
+    exported: float
 
 
 @dataclass(frozen=True)
@@ -29,6 +38,7 @@ class Exported:
     folder: Path
     sizes: dict[str, int]  # bytes of each graph
     differences: dict[str, float]  # of each graph's outputs from the network's, where they were compared
+    scores: dict[str, ScorePair] = field(default_factory=dict)  # on the file that was given to score both on
 
 
 def export(
@@ -40,10 +50,12 @@ def export(
     force: bool,
     web: bool = False,
     onnxruntime_web: str | Path | None = None,
+    score_on: str | Path | None = None,
 ) -> Exported:
     """`unrolled.export_onnx`."""
     kind, place = check_weights(weights), Path(folder)
     _check_place(place, force)
+    scores = {} if score_on is None else _numbers(_scored(model).evaluate(score_on))  # errors come before files
     page = _page(model, onnxruntime_web) if web else {}
     if onnxruntime_web is not None and not web:
         raise UserError("onnxruntime_web is for a page, and none was asked for.", "Give --web too (web=True).")
@@ -63,7 +75,25 @@ def export(
     manifest = manifest_of(model, graphs, kind, plans.more)
     files = {graph.file: graph.data for graph in graphs} | page
     _write(place, {**files, MANIFEST: json.dumps(manifest, ensure_ascii=False, indent=1).encode()})
-    return Exported(place, {graph.name: len(graph.data) for graph in graphs}, differences)
+    pairs: dict[str, ScorePair] = {}
+    if score_on is not None:
+        ours = _numbers(load(place).evaluate(score_on))
+        pairs = {name: ScorePair(value, ours[name]) for name, value in scores.items() if name in ours}
+    return Exported(place, {graph.name: len(graph.data) for graph in graphs}, differences, pairs)
+
+
+def _scored(model: Model) -> Model:
+    """The model, if the runtime can score its export."""
+    if model.task.name not in HOMES:
+        raise UserError(
+            f"score_on runs the exported model, and the runtime does not know the task {model.task.name!r}.",
+            "Leave it out.",
+        )
+    return model
+
+
+def _numbers(scores: Mapping[str, Any]) -> dict[str, float]:
+    return {name: value for name, value in scores.items() if isinstance(value, float)}
 
 
 def _page(model: Model, onnxruntime_web: str | Path | None) -> dict[str, bytes]:

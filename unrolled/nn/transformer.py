@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import ClassVar, NamedTuple, cast
 
 import torch
@@ -16,6 +17,7 @@ from unrolled.errors import UserError
 from unrolled.nn.attention import MultiHeadAttention
 from unrolled.nn.checks import check_probability, check_sizes
 from unrolled.nn.linear import Linear
+from unrolled.nn.relu import compiled_well
 from unrolled.nn.transformer_cache import FixedKeys, FixedState, Kept, entered, visible_steps
 from unrolled.nn.transformer_step import has_kernels, quick_step
 
@@ -121,7 +123,7 @@ class TransformerLayer(nn.Module):
         return together
 
     def _feed_forward(self, x: Tensor) -> Tensor:
-        hidden = pointwise(self.activation, self.linear1(x))
+        hidden = pointwise(partial(compiled_well, self.activation), self.linear1(x))
         if self.training:
             hidden = F.dropout(hidden, self.dropout)
         output: Tensor = self.linear2(hidden)

@@ -169,9 +169,16 @@ class RuntimeModel:
             check_path(path, "The evaluation data")
         self.task.options.check("eval", options)
         self.task.check(options)
-        scores: dict[str, Any] = found(f"tasks.{self.task.name}.scores:evaluate_file")(
-            self.read_as(set), data, **options
-        )
+        evaluate_file = found(f"tasks.{self.task.name}.scores:evaluate_file")
+        try:
+            scores: dict[str, Any] = evaluate_file(self.read_as(set), data, **options)
+        except ModuleNotFoundError as error:  # of packages that an install for running alone may lack
+            package = (error.name or "").partition(".")[0]
+            if package in ("", "unrolled"):
+                raise
+            raise UserError(
+                f"Scoring needs {package}, which is not installed.", f"Install it: pip install {package}"
+            ) from None
         return scores
 
     def stream(self, **options: Any) -> Any:

@@ -194,12 +194,14 @@ def _embedding_bag(
     rows = graph.node("Gather", weight.name, ids.name, axis=0)  # (N, D)
     if weights is not None:
         rows = graph.node("Mul", rows, graph.node("Unsqueeze", weights.name, graph.ints(1)))
-    places = graph.node("Range", *(
-        graph.size(size) for size in (0, graph.size_of(ids.name, 0), 1)
-    ))  # fmt: skip
-    begun = graph.node("LessOrEqual", starts.name, graph.node("Unsqueeze", places, graph.ints(1)))  # (N, bags)
-    counted = graph.node("ReduceSum", graph.cast(begun, torch.int64), graph.ints(1), keepdims=1)  # (N, 1)
-    bags = graph.node("Sub", counted, graph.scalar(1, torch.int64))
+    # the bag of an id: how many bags have begun at its place, less one; an empty bag may begin behind the last id
+    room = graph.node("Add", graph.node("Shape", ids.name), graph.ints(1))
+    none, each = graph.scalar(0, torch.int64), graph.scalar(1, torch.int64)
+    ones = graph.node("Expand", each, graph.node("Shape", starts.name))
+    begin = graph.node("ScatterElements", graph.node("Expand", none, room), starts.name, ones, axis=0, reduction="add")
+    begun = graph.node("CumSum", begin, none)  # (N + 1,)
+    bags = graph.node("Sub", graph.node("Slice", begun, graph.ints(0), graph.ints(-1)), each)
+    bags = graph.node("Unsqueeze", bags, graph.ints(1))
     shape = graph.node(
         "Concat", graph.node("Shape", starts.name), graph.node("Shape", weight.name, start=1, end=2), axis=0
     )
