@@ -185,7 +185,7 @@ class Batcher:
                 threading.Thread(target=write, args=arguments, name=f"unrolled-{name}-write", daemon=True).start()
                 while True:
                     try:
-                        piece = await asyncio.wait_for(pieces.get(), max(0.001, end - loop.time()))
+                        piece = await asyncio.wait_for(pieces.get(), end - loop.time())
                     except TimeoutError:
                         raise too_late(timeout or self.settings.timeout) from None
                     room.release()

@@ -41,6 +41,11 @@ def json_response(found: Any, status: int = 200) -> Response:
     return Response(body, status, media_type="application/json")
 
 
+def event(value: Any) -> str:
+    """A value as a server-sent event."""
+    return f"data: {json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(',', ':'))}\n\n"
+
+
 async def read_json(request: Request, model: type[M]) -> M:
     """The body of a request, checked."""
     kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()

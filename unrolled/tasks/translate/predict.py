@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from unrolled.data import Batch, RowBuckets
 from unrolled.data.batching.ragged import Ragged, Rows
 from unrolled.errors import UserError
-from unrolled.search import BeamResult, WrittenWord
+from unrolled.search import BeamResult, Hypothesis, WrittenWord
 from unrolled.search.arrays import Array, arrays_of
 from unrolled.tasks.shared.answers import Written, note_cut
 from unrolled.tasks.shared.dictionary import with_dictionary
@@ -63,6 +63,11 @@ def translate(model: Model, texts: Sequence[str], options: WritingOptions) -> li
     """A translation of each text, in their order; an empty text's is empty."""
     if options.rescore is not None:
         return rescored_texts(translate(model, texts, for_rescoring(options)), "target_tokens", options)
+    return [answer for answer, _ in searched(model, texts, options)]
+
+
+def searched(model: Model, texts: Sequence[str], options: WritingOptions) -> list[tuple[Translation, list[Hypothesis]]]:
+    """A translation of each text, before any rescoring, and the hypotheses of its search."""
     assets: TranslateAssets = model.assets
     network: Any = model.network
     attends: bool = network.attends
@@ -74,7 +79,7 @@ def translate(model: Model, texts: Sequence[str], options: WritingOptions) -> li
     if unknown == "replace" and not attends:
         raise UserError("Unknown words are replaced by attention, and this model has none.", "Use unknown=forbid.")
     ids = [assets.source.ids(text) for text in texts]
-    answers: list[Translation | None] = [None if len(one) else _nothing() for one in ids]
+    answers = [None if len(one) else (_nothing(), [Hypothesis([], 0.0, 0.0, True)]) for one in ids]
     rows = [i for i, answer in enumerate(answers) if answer is None]
     sources = Ragged.of(ids[i] for i in rows)
 
@@ -88,7 +93,8 @@ def translate(model: Model, texts: Sequence[str], options: WritingOptions) -> li
             places = [rows[place] for place in batches.rows(index)]
             found = _found(model, model.placed(batches[index]), options, places, unknown == "forbid", wanted)
             for i, one in zip(places, found, strict=True):
-                answers[i] = answer_of(assets, texts[i], ids[i], one, unknown == "replace", options)
+                answer = answer_of(assets, texts[i], ids[i], one, unknown == "replace", options)
+                answers[i] = answer, one.hypotheses
     return [answer for answer in answers if answer is not None]
 
 
