@@ -176,7 +176,7 @@ def test_errors_are_those_of_the_client(client_of: Clients, tmp_path: Path) -> N
                 made.completions.create(model="none", prompt="3", stream=stream)
             assert missing.value.code == "model_not_found"
         made.models.list()
-        with pytest.raises(openai.RateLimitError, match="more than 0.001 requests a second"):
+        with pytest.raises(openai.RateLimitError, match=r"more than 0\.001 requests a second"):
             made.models.list()
     with (
         client(client_of, GENERATE, key="wrong", api_key_file=keys) as made,
@@ -197,6 +197,6 @@ def test_an_error_inside_a_stream_reaches_the_client(client_of: Clients) -> None
         pieces = made.completions.create(
             model=GENERATE, prompt="3", max_tokens=4096, n=16, stream=True, extra_body={"timeout": 0.3}
         )
-        with pytest.raises(openai.APIError, match="The answer was not there after 0.3 seconds"):
+        with pytest.raises(openai.APIError, match=r"The answer was not there after 0\.3 seconds"):
             for _ in pieces:
                 pass
