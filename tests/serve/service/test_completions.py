@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
 from tests.serve.service.conftest import Clients
+from tests.serve.service.serving import served
 from unrolled.model import Model
 
 openai = pytest.importorskip("openai", reason="the client of OpenAI is missing: pip install openai")
@@ -200,3 +203,20 @@ def test_an_error_inside_a_stream_reaches_the_client(client_of: Clients) -> None
         with pytest.raises(openai.APIError, match=r"The answer was not there after 0\.3 seconds"):
             for _ in pieces:
                 pass
+
+
+def test_a_client_on_the_loopback_that_leaves(run_of: Callable[[str], Path], model_of: Models) -> None:
+    """The pieces come while the text is written; when the client leaves, the writing ends."""
+    with served({"book": run_of(GENERATE)}) as address:
+        made = openai.OpenAI(base_url=f"{address}v1", api_key="none", max_retries=0)
+        asked: dict[str, Any] = {"model": "book", "prompt": "3 and", "seed": 1}
+        text = "".join(one.choices[0].text for one in made.completions.create(**asked, stream=True))
+        assert text == model_of(GENERATE).predict("3 and", seed=1)
+        with made.completions.create(**asked, max_tokens=4096, n=16, stream=True) as pieces:
+            assert next(iter(pieces)).choices[0].finish_reason is None
+            assert "unrolled_writing 1" in urlopen(f"{address}metrics").read().decode()
+        for _ in range(200):
+            if "unrolled_writing 0" in urlopen(f"{address}metrics").read().decode():
+                return
+            time.sleep(0.05)
+    raise AssertionError("the text is still being written")

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +13,19 @@ import pytest
 from tests.browser import launched, new_page
 from tests.see.models import KINDS
 from tests.serve.inspector.browsing import until
+from tests.serve.service.serving import served
 from tests.tasks.recognition import tone
 from unrolled import api
 from unrolled.errors import UserError
 from unrolled.model import Model
-from unrolled.serve import app
 
-uvicorn = pytest.importorskip("uvicorn", reason="the service needs uvicorn: pip install 'unrolled[serve]'")
 soundfile = pytest.importorskip("soundfile", reason="soundfile, which reads recordings, is missing")
 
 SAID = "ab c bca"
 EVERY = ["classify", "tag-crf", "generate-lstm", "translate-luong", "forecast", "caption", "recognize-transformer"]
 KEY = "0123456789abcdef0123"
-Runs, Models = Callable[[str], Path], Callable[[str], Model]
+Runs = Callable[[str], Path]
+Models = Callable[[str], Model]
 
 
 @pytest.fixture(scope="module")
@@ -49,19 +46,6 @@ def page(browser: Any) -> Iterator[Any]:
         opened.on("console", lambda line: wrong.append(line.text) if "Content Security Policy" in line.text else None)
         yield opened
         assert wrong == []
-
-
-@contextmanager
-def served(models: dict[str, Path], **settings: Any) -> Iterator[str]:
-    config = uvicorn.Config(app(models, **settings), host="127.0.0.1", port=0, log_level="error")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
-    server.should_exit = True
-    thread.join()
 
 
 def run(page: Any, name: str, text: str | None = None, file: Path | None = None) -> str:

@@ -183,10 +183,12 @@ def write_pieces(
             if token.row in ended:  # the search sees a stop string one token later
                 continue
             writer = writers[token.row]
-            text, finished = writer.feed(token.id), None
+            text = writer.feed(token.id)
+            finished: Literal["stop", "length"] | None = None
             if writer.ended or token.stopped_by is not None:
                 ended.add(token.row)
-                text, finished = text + writer.finish(), "stop" if writer.ended else "length"
+                text += writer.finish()
+                finished = "stop" if writer.ended else "length"
             yield TextPiece(token.row, text, token, finished)
 
 

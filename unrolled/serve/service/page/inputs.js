@@ -24,7 +24,7 @@ function rowsInput() {
   const area = make("textarea", { rows: 8, id: "text", class: "code", spellcheck: "false", placeholder: "1.0, 2.0\n1.5, 2.2\n…" });
   const file = make("input", { type: "file", accept: ".csv,.tsv,.txt", onchange: async () => { area.value = await file.files[0].text(); } });
   const element = make("div", {}, make("label", { class: "box" }, "Rows of the series, the oldest first", area),
-    make("label", { class: "line quiet" }, "or a CSV file", file));
+    make("label", { class: "line quiet" }, "or from a CSV file", file));
   return { element, value: () => ({ rows: rowsOf(area.value) }) };
 }
 
@@ -49,7 +49,7 @@ function fileInput({ pictures = false, sounds = false }) {
     ondragover: (event) => { event.preventDefault(); drop.classList.add("over"); },
     ondragleave: () => drop.classList.remove("over"),
     ondrop: (event) => { event.preventDefault(); drop.classList.remove("over"); take(event.dataTransfer.files[0]); },
-  }, `Drop ${what} here, or choose a file `, picker);
+  }, `Drop ${what} here, or choose a file.`, picker);
 
   function take(file) {
     if (!file) return;

@@ -87,7 +87,7 @@ async def streamed(request: Request, service: Service, body: CompletionRequest, 
     parts = service.batcher.iterate(
         body.model, lambda model: written_parts(model, prompts, options), timeout=body.timeout
     )
-    first = await while_connected(request, anext(parts))  # type: ignore[arg-type]
+    first: CompletionPart = await while_connected(request, anext(parts))  # type: ignore[arg-type]
     return StreamingResponse(events(body, task, first, parts), media_type="text/event-stream")
 
 

@@ -11,6 +11,7 @@ from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 from pydantic import BaseModel
 from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException
+from starlette.requests import ClientDisconnect
 
 from unrolled.data.readers.media.audio import audio_facts
 from unrolled.errors import UserError
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
 Format = Literal["json", "text", "srt", "vtt", "verbose_json"]
 Granularity = Literal["word", "segment"]
-FORMATS: tuple[str, ...] = get_args(Format)
-GRANULARITIES: tuple[str, ...] = get_args(Granularity)
 UNKNOWN_LANGUAGE = "und"  # ISO 639-2: undetermined
 LANGUAGE = re.compile(r"[a-zA-Z]{2,3}(-[a-zA-Z0-9]{1,8})*")
 
@@ -137,7 +136,7 @@ def written(form: TranscriptionRequest, found: Recognized, cues: Sequence[Cue], 
         "duration": seconds,
         "text": found.text,
     }
-    wanted = form.timestamp_granularities or list(GRANULARITIES)
+    wanted = form.timestamp_granularities or get_args(Granularity)
     if "word" in wanted:
         answer["words"] = [{"word": one.text, "start": one.start, "end": one.end} for one in found.words]
     if "segment" in wanted:
@@ -180,6 +179,8 @@ async def read_form(request: Request, settings: ServeSettings) -> TranscriptionR
             data = await file.read() if isinstance(file, UploadFile) else None
     except MultiPartException as error:
         raise ServiceError(400, f"The form is wrong: {error.message}", "invalid_form") from None
+    except ClientDisconnect:
+        raise ServiceError(400, "The body is not whole.", "incomplete_body") from None
     return checked_form(form, data)
 
 
