@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel
 from starlette.requests import ClientDisconnect
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from unrolled.serve.service.errors import ErrorBody, ServiceError
 
@@ -44,6 +44,11 @@ def json_response(found: Any, status: int = 200) -> Response:
 def event(value: Any) -> str:
     """A value as a server-sent event."""
     return f"data: {json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(',', ':'))}\n\n"
+
+
+def event_stream(events: AsyncIterator[str]) -> Response:
+    """An answer of server-sent events, which no proxy should gather."""
+    return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
 async def read_json(request: Request, model: type[M]) -> M:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from fastapi import APIRouter, Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 
 from unrolled.serve.service.completing import (
     COMPLETE,
@@ -21,7 +21,15 @@ from unrolled.serve.service.completing import (
 )
 from unrolled.serve.service.completion_bodies import CompletionAnswer, CompletionRequest
 from unrolled.serve.service.errors import ServiceError, as_service_error
-from unrolled.serve.service.http import ERRORS, documented, event, json_response, read_json, while_connected
+from unrolled.serve.service.http import (
+    ERRORS,
+    documented,
+    event,
+    event_stream,
+    json_response,
+    read_json,
+    while_connected,
+)
 from unrolled.serve.service.inputs import check_text
 
 if TYPE_CHECKING:
@@ -88,7 +96,7 @@ async def streamed(request: Request, service: Service, body: CompletionRequest, 
         body.model, lambda model: written_parts(model, prompts, options), timeout=body.timeout
     )
     first: CompletionPart = await while_connected(request, anext(parts))  # type: ignore[arg-type]
-    return StreamingResponse(events(body, task, first, parts), media_type="text/event-stream")
+    return event_stream(events(body, task, first, parts))
 
 
 async def events(

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from fastapi import APIRouter, Request
-from fastapi.responses import PlainTextResponse, Response, StreamingResponse
+from fastapi.responses import PlainTextResponse, Response
 from pydantic import BaseModel
 from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException
@@ -17,7 +17,7 @@ from unrolled.data.readers.media.audio import audio_facts
 from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.serve.service.errors import ServiceError, unsupported
-from unrolled.serve.service.http import ERRORS, event, json_response, while_connected
+from unrolled.serve.service.http import ERRORS, event, event_stream, json_response, while_connected
 from unrolled.serve.service.inputs import Upload, size_of
 from unrolled.serve.service.lanes import Work
 from unrolled.serve.service.media import decoded
@@ -100,7 +100,7 @@ def router(service: Service) -> APIRouter:
         ((found, seconds),) = await while_connected(request, asked)
         cues = cues_of(found.words, found.text, seconds)
         if form.stream:
-            return StreamingResponse(events(found.text, cues), media_type="text/event-stream")
+            return event_stream(events(found.text, cues))
         return written(form, found, cues, seconds)
 
     fields = TranscriptionRequest.model_json_schema()
