@@ -1,6 +1,7 @@
 """Turning a model's distributions into text: `tokens/` steps a model, `ctc/` reads a matrix of posteriors.
 
-`scorers/` add to the scores of both, `ngram/` are language models. None of them needs torch, except `score_targets`.
+`scorers/` add to the scores of both, `ngram/` are language models. None of them needs torch, except `score_targets` and
+`token_scores`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from unrolled.search.tokens.generation import Sample, StopCondition, StoppedBy, Token, generate, sample
     from unrolled.search.tokens.hypotheses import BeamNode, BeamResult, BeamTree, Hypothesis
     from unrolled.search.tokens.sampling import Sampling
-    from unrolled.search.tokens.scoring import score_targets
+    from unrolled.search.tokens.scoring import score_targets, token_scores
     from unrolled.search.tokens.stop_strings import StopStrings
     from unrolled.search.tokens.token_model import PrefillModel, Rows, Shared, TokenModel, TokenStep, reorder, select
 
@@ -76,6 +77,7 @@ __all__ = [
     "sample",
     "score_targets",
     "select",
+    "token_scores",
 ]
 
 __getattr__ = lazy_names(
@@ -95,6 +97,6 @@ __getattr__ = lazy_names(
         "unrolled.search.tokens.sampling": "Sampling",
         "unrolled.search.tokens.stop_strings": "StopStrings",
         "unrolled.search.tokens.token_model": "PrefillModel Rows Shared TokenModel TokenStep reorder select",
-        "unrolled.search.tokens.scoring": "score_targets",
+        "unrolled.search.tokens.scoring": "score_targets token_scores",
     },
 )

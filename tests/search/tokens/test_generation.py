@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.search.toy import Fixed, Markov, Prefilled
 from unrolled.errors import UserError
-from unrolled.search import Limits, Sample, Sampling, StopStrings, Token, generate, sample
+from unrolled.search import Limits, Sample, Sampling, StopStrings, Token, generate, sample, token_scores
 
 V = 6
 END = 5
@@ -44,6 +44,34 @@ def test_greedy_follows_the_likeliest_transitions() -> None:
     (got,) = sample(model, [[3]], Limits(max_tokens=12), sampling=Sampling(temperature=0))
     assert got.tokens == expected
     assert got.stopped_by == "length"
+
+
+@pytest.mark.parametrize("graph", ["auto", "steady"])
+def test_the_likeliest_in_the_place_of_each_token(graph: Any) -> None:
+    """They are those of the plain distribution, and asking for them changes no token."""
+    model, prompts = second_order(Markov), [[1, 2], [4]]
+    options: dict[str, Any] = {"limits": Limits(8, forbidden=[1]), "sampling": Sampling(0.5, top_k=3), "seeds": 2}
+    told = [token for step in generate(model, prompts, top=3, graph=graph, **options) for token in step]
+    plain = [token for step in generate(model, prompts, **options) for token in step]
+    assert [token._replace(top=()) for token in told] == plain
+    for row in (0, 1):
+        text = [0, *prompts[row]]
+        for token in (one for one in told if one.row == row):
+            expected = sorted(enumerate(model.table[text[-2], text[-1]].tolist()), key=lambda one: -one[1])
+            assert list(token.top) == expected[:3]
+            text.append(token.id)
+
+
+def test_scores_of_given_tokens() -> None:
+    model, rows = second_order(Markov), [[3, 1, 4], [], [2]]
+    found = token_scores(model, rows, start=5, top=1)
+    assert [[token.id for token in row] for row in found] == rows
+    assert [token.row for token in found[0]] == [0, 0, 0]
+    for row, tokens in zip(found, rows, strict=True):
+        assert sum(token.log_prob for token in row) == pytest.approx(scored(model, [5], tokens), abs=1e-6)
+    assert token_scores(model, [], start=0) == []
+    ((token,),) = token_scores(model, [[2]], start=5, top=V + 1)
+    assert dict(token.top) == pytest.approx(dict(enumerate(model.table[0, 5].tolist())))
 
 
 prompts_and_seeds = st.lists(

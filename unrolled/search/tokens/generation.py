@@ -31,6 +31,7 @@ class Token(NamedTuple):
     id: int
     log_prob: float
     stopped_by: StoppedBy | None = None  # set on a row's last token
+    top: tuple[tuple[int, float], ...] = ()  # the likeliest tokens in its place, by the model alone; see `generate`
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ def generate(
     stop: StopCondition | None = None,
     seeds: int | Sequence[int] | None = None,
     graph: Graph = "auto",
+    top: int = 0,
 ) -> Iterator[list[Token]]:
     """Continues every prompt, yielding after each step the new token of each row that is still running.
 
@@ -68,7 +70,8 @@ def generate(
     prompt or, once that is over, the token it has just chosen: short prompts start, and end, earlier.
 
     On a GPU the steps of our networks run in CUDA graphs, some tokens ahead of the caller: see docs/gpu.md. `graph`
-    "off" runs them one by one, and "steady" takes the same steps of fixed shapes on a CPU too.
+    "off" runs them one by one, and "steady" takes the same steps of fixed shapes on a CPU too. With `top` every token
+    says which were the likeliest in its place; steps then run one by one.
 
     >>> import torch
     >>> class Count:
@@ -83,7 +86,7 @@ def generate(
     [(0, 3, 'length'), (1, 3, None)]
     [(1, 4, 'end')]
     """
-    writer = _Writer(model, limits, sampling, stop, arrays_for(model), graph)
+    writer = _Writer(model, limits, sampling, stop, arrays_for(model), graph, top)
     rows = _rows(prompts, limits, seeds, writer.arrays)
     # each resumption of the generator runs without gradients: between two steps the caller's own mode holds
     written: Iterator[list[Token]] = writer.arrays.without_gradients(_run)(writer, rows, memory)
@@ -172,12 +175,13 @@ class _Writer:
     stop: StopCondition | None
     arrays: Any
     graph: Graph = "off"
+    top: int = 0
 
     def steady(self) -> Any:
         """The model and its recorded searches, where tokens can be chosen in steps of fixed shapes; otherwise None."""
         model, limits = self.model, self.limits
         on_gpu = getattr(getattr(model, "device", None), "type", None) == "cuda"
-        if self.graph == "off" or not (on_gpu or self.graph == "steady"):
+        if self.graph == "off" or self.top or not (on_gpu or self.graph == "steady"):
             return None
         if limits.scorers or limits.no_repeat_ngram or limits.prefixes is not None:
             return None  # these depend on what was written
@@ -397,10 +401,22 @@ def _choose(writer: _Writer, rows: list[_Row], log_probs: Array, seen: Array | N
         row.tokens.append(token)
     writer.advance(chosen)
     picked = writer.arrays.gather(log_probs, writer.arrays.tensor(tokens)[:, None])[:, 0].tolist()
+    tops = likeliest(log_probs, writer.top) if writer.top else [()] * len(chosen)
     return [
-        Token(row.index, row.tokens[-1], log_prob, writer.stopped_by(row))
-        for row, log_prob in zip(chosen, picked, strict=True)
+        Token(row.index, row.tokens[-1], log_prob, writer.stopped_by(row), top)
+        for row, log_prob, top in zip(chosen, picked, tops, strict=True)
     ]
+
+
+def likeliest(log_probs: Array, count: int) -> list[tuple[tuple[int, float], ...]]:
+    """The likeliest tokens of each row of (B, V) with their log-probabilities, the likeliest first.
+
+    >>> import torch
+    >>> likeliest(torch.tensor([[-3.0, -0.25, -2.0]]), 2)
+    [((1, -0.25), (2, -2.0))]
+    """
+    values, tokens = arrays_of(log_probs).topk(log_probs, min(count, log_probs.shape[-1]))
+    return [tuple(zip(*row, strict=True)) for row in zip(tokens.tolist(), values.tolist(), strict=True)]
 
 
 def _no_choice(row: int, token: int, *, nan: bool) -> UserError:

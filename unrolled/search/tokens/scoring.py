@@ -12,6 +12,7 @@ from unrolled.errors import UserError
 from unrolled.search.limits import Limits, check_tokens
 from unrolled.search.scorers.ranking import Ranking
 from unrolled.search.scorers.scorer import Scorers
+from unrolled.search.tokens.generation import Token, likeliest
 from unrolled.search.tokens.hypotheses import Hypothesis
 from unrolled.search.tokens.token_model import TokenModel, checked_step, select
 from unrolled.search.torch_arrays import torch_arrays
@@ -77,3 +78,36 @@ def score_targets(
         Hypothesis([int(token) for token in target], log_prob, score, True)
         for target, log_prob, score in zip(targets, log_probs.tolist(), scores.tolist(), strict=True)
     ]
+
+
+@torch.no_grad()
+def token_scores(
+    model: TokenModel, targets: Sequence[Sequence[int]], *, start: int, memory: Any = None, top: int = 0
+) -> list[list[Token]]:
+    """Each target token by token, with the model's log-probability of each and the `top` likeliest in its place.
+
+    >>> from unrolled.search import TokenStep
+    >>> class Coin:
+    ...     def start(self, memory):
+    ...         return None
+    ...     def step(self, tokens, state):
+    ...         return TokenStep(torch.tensor([[0.75, 0.25]] * len(tokens)).log(), state)
+    >>> [[(token.id, round(token.log_prob, 4)) for token in row] for row in token_scores(Coin(), [[1, 0], []], start=0)]
+    [[(1, -1.3863), (0, -0.2877)], []]
+    """
+    device, rows = torch.device(getattr(model, "device", "cpu")), len(targets)
+    found: list[list[Token]] = [[] for _ in targets]
+    if not rows:
+        return found
+    state, read = model.start(memory), torch.full((rows,), start, device=device)
+    for time in range(max(map(len, targets))):
+        step = checked_step(model.step(read, state), rows, "step")
+        read = torch.tensor([target[time] if time < len(target) else start for target in targets], device=device)
+        log_probs = step.log_probs
+        tops = likeliest(log_probs, top) if top else [()] * rows
+        own = log_probs.gather(-1, read[:, None]).squeeze(-1).tolist()
+        for row, target in enumerate(targets):
+            if time < len(target):
+                found[row].append(Token(row, target[time], own[row], top=tops[row]))
+        state = step.state
+    return found

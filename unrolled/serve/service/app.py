@@ -13,14 +13,15 @@ from pydantic import BaseModel
 
 from unrolled import __version__
 from unrolled.serve.service.batcher import Batcher
-from unrolled.serve.service.errors import add_handlers
+from unrolled.serve.service.completion_bodies import CompletionRequest
 from unrolled.serve.service.direct import DirectRoutes
+from unrolled.serve.service.errors import add_handlers
 from unrolled.serve.service.guards import Guard
 from unrolled.serve.service.limits import ApiKeys
 from unrolled.serve.service.metrics import Metrics
 from unrolled.serve.service.openapi import describe
 from unrolled.serve.service.registry import Registry, named_models
-from unrolled.serve.service.routes import health, models, predict
+from unrolled.serve.service.routes import completions, health, models, page, predict, transcriptions
 from unrolled.serve.service.schemas import ScoreRequest, embed_model, predict_model, trace_model
 from unrolled.serve.service.settings import ServeSettings
 from unrolled.serve.service.verbs import make_verbs
@@ -63,12 +64,20 @@ class Service:
     def bodies(self) -> Iterable[type[BaseModel]]:
         """The bodies of requests that raw routes read, for OpenAPI."""
         yield ScoreRequest
+        yield CompletionRequest
         for entry in self.registry.all():
             yield from (predict_model(entry.task), embed_model(entry.task), trace_model(entry.task))
 
 
 # A module for each subject; the order is that of the documentation, and of matching.
-ROUTERS = (health.router, models.router, predict.router)
+ROUTERS = (
+    health.router,
+    page.router,
+    models.router,
+    completions.router,
+    transcriptions.router,
+    predict.router,
+)
 
 
 def make_app(given: Any, settings: ServeSettings) -> FastAPI:

@@ -187,7 +187,7 @@ class Batcher:
                 threading.Thread(target=write, args=arguments, name=f"unrolled-{name}-write", daemon=True).start()
                 while True:
                     try:
-                        piece = await asyncio.wait_for(pieces.get(), max(0.001, end - loop.time()))
+                        piece = await asyncio.wait_for(pieces.get(), end - loop.time())
                     except TimeoutError:
                         raise too_late(seconds) from None
                     room.release()

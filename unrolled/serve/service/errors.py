@@ -67,6 +67,11 @@ class ServiceError(Exception):
         return JSONResponse(self.body, self.status, self.headers)
 
 
+def unsupported(name: str, problem: str) -> ServiceError:
+    """The error of a key that the service knows and cannot honour."""
+    return ServiceError(400, f"{name} {problem}", "unsupported_parameter", name)
+
+
 def as_service_error(error: Exception) -> ServiceError:
     """Any error as one to answer with. What is not the client's mistake is logged, without its message."""
     if isinstance(error, ServiceError):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel
 from starlette.requests import ClientDisconnect
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from unrolled.serve.service.errors import ErrorBody, ServiceError
 
@@ -39,6 +39,16 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 def json_response(found: Any, status: int = 200) -> Response:
     """A value as JSON; every float keeps its bits."""
     return Response(ENCODE(found).encode(), status, media_type="application/json")
+
+
+def event(value: Any) -> str:
+    """A value as a server-sent event."""
+    return f"data: {json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(',', ':'))}\n\n"
+
+
+def event_stream(events: AsyncIterator[str]) -> Response:
+    """An answer of server-sent events, which no proxy should gather."""
+    return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
 async def read_json(request: Request, model: type[M]) -> M:

@@ -66,6 +66,7 @@ class ModelFacts(BaseModel):
     loaded: bool
     parameters: int | None = None
     bytes: int | None = None
+    reads: str | None = Field(None, description="Of a model of recognize: audio, line or frames.")
     scores: dict[str, float] = {}
     loads: int
     error: str | None = Field(None, description="Why the newest state of the model's file is not in use.")

@@ -10,12 +10,15 @@ from numpy.typing import NDArray
 
 from unrolled.data.batching.tables import TokenTable
 from unrolled.errors import UserError
+from unrolled.search import Token
 from unrolled.search.arrays import arrays_for
+from unrolled.search.tokens.generation import likeliest
 from unrolled.text import Tokenizer
 
 if TYPE_CHECKING:
     from unrolled.model import Model
 
+STEPS = 1000  # of a prompt that are read at once
 ROWS = 64  # texts in a batch, of similar lengths
 
 
@@ -37,6 +40,21 @@ def token_log_probs(model: Model, sequences: Sequence[NDArray[np.int64]]) -> lis
         for number, score in zip(rows, found, strict=True):
             scores[number] = score
     return scores
+
+
+def prompt_scores(model: Model, sequence: Sequence[int], top: int = 0) -> list[Token]:
+    """Each token of a sequence after its first one, with its log-probability and the `top` likeliest in its place."""
+    arrays, found, state = arrays_for(model.network), list[Token](), None
+    network: Any = model.network
+    for first in range(0, len(sequence) - 1, STEPS):
+        part = list(sequence[first : first + STEPS + 1])
+        with model.answering():
+            scores, state = network(arrays.moved(np.array([part[:-1]], dtype=np.int64)), state)
+        log_probs = arrays.log_softmax(arrays.float(scores[0]))  # (T, V)
+        own = arrays.gather(log_probs, arrays.tensor(part[1:])[:, None])[:, 0].tolist()
+        tops = likeliest(log_probs, top) if top else [()] * len(own)
+        found += [Token(0, *one) for one in zip(part[1:], own, [None] * len(own), tops, strict=True)]
+    return found
 
 
 def _sequence(tokenizer: Tokenizer, text: str, start: int, backward: bool) -> NDArray[np.int64]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.errors import UserError
-from unrolled.search import Beam, Limits, Ranking, Sampling, Scorer, StopStrings, WordList, generate
+from unrolled.search import Beam, Limits, Ranking, Sampling, Scorer, StopStrings, Token, WordList, generate
 from unrolled.search.tokens.token_model import Graph
 from unrolled.tasks.generate import options as declared
 from unrolled.tasks.generate.texts import Direction
@@ -138,10 +138,28 @@ class TextWriter:
         return text + after.removesuffix(alone).decode()
 
 
+class TextPiece(NamedTuple):
+    """A piece of a row's text, with the token that brought it."""
+
+    row: int  # the number of its prompt
+    text: str
+    token: Token
+    finished: Literal["stop", "length"] | None  # on a row's last piece: a stop string, or the most tokens
+
+
 def write_texts(
     model: Model, prompts: Sequence[str], options: GenerationOptions, state: Any = None
 ) -> Iterator[tuple[int, str]]:
     """Text while it is drawn: (number of the prompt, new piece). A backward model's pieces go before the prompt."""
+    for piece in write_pieces(model, prompts, options, state):
+        if piece.text:
+            yield piece.row, piece.text
+
+
+def write_pieces(
+    model: Model, prompts: Sequence[str], options: GenerationOptions, state: Any = None, top: int = 0
+) -> Iterator[TextPiece]:
+    """A piece for each token that is drawn; its text may be empty. `top` is that of `search.generate`."""
     model.network.eval()
     tokenizer: Tokenizer = model.assets
     options = with_words(model, options)
@@ -150,23 +168,30 @@ def write_texts(
     writers = [TextWriter(tokenizer, prompt, options.stop, backward, options.lexicon) for prompt in ids]
     with model.answering():
         network = network_of(model).for_writing(len(ids), options.weights)
+    ended: set[int] = set()
     steps = generate(
         network,
         ids,
         limits_of(model, options),
         memory=state,
         sampling=options.sampling,
-        stop=lambda row, _: writers[row].ended,
+        stop=lambda row, _: row in ended,
         seeds=options.seed,
         graph=options.graph,
+        top=top,
     )
     for step in within(model.answering, steps):
         for token in step:
-            if piece := writers[token.row].feed(token.id):
-                yield token.row, piece
-    for row, writer in enumerate(writers):
-        if piece := writer.finish():
-            yield row, piece
+            if token.row in ended:  # the search sees a stop string one token later
+                continue
+            writer = writers[token.row]
+            text = writer.feed(token.id)
+            finished: Literal["stop", "length"] | None = None
+            if writer.ended or token.stopped_by is not None:
+                ended.add(token.row)
+                text += writer.finish()
+                finished = "stop" if writer.ended else "length"
+            yield TextPiece(token.row, text, token, finished)
 
 
 def with_words(model: Model, options: GenerationOptions) -> GenerationOptions:

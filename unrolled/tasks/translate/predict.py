@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from unrolled.data import Batch, RowBuckets
 from unrolled.data.batching.ragged import Ragged, Rows
 from unrolled.errors import UserError
-from unrolled.search import BeamResult, WrittenWord
+from unrolled.search import BeamResult, Hypothesis, WrittenWord
 from unrolled.search.arrays import Array, arrays_of
 from unrolled.tasks.shared.answers import Written, note_cut
 from unrolled.tasks.shared.dictionary import with_dictionary
@@ -69,6 +69,11 @@ def translate(model: Model, texts: Sequence[str], options: WritingOptions) -> li
     """A translation of each text, in their order; an empty text's is empty."""
     if options.rescore is not None:
         return rescored_texts(translate(model, texts, for_rescoring(options)), "target_tokens", options)
+    return [answer for answer, _ in searched(model, texts, options)]
+
+
+def searched(model: Model, texts: Sequence[str], options: WritingOptions) -> list[tuple[Translation, list[Hypothesis]]]:
+    """A translation of each text, before any rescoring, and the hypotheses of its search."""
     assets: TranslateAssets = model.assets
     network: Any = model.network
     attends: bool = network.attends
@@ -80,7 +85,7 @@ def translate(model: Model, texts: Sequence[str], options: WritingOptions) -> li
     if unknown == "replace" and not attends:
         raise UserError("Unknown words are replaced by attention, and this model has none.", "Use unknown=forbid.")
     sources = assets.source.ids_each(texts)
-    answers: list[Translation | None] = [None] * len(texts)
+    answers: list[tuple[Translation, list[Hypothesis]] | None] = [None] * len(texts)
     rows = np.flatnonzero(sources.lengths)
 
     def gather(some: Rows) -> Batch:
@@ -96,9 +101,10 @@ def translate(model: Model, texts: Sequence[str], options: WritingOptions) -> li
             some = answers_of(
                 assets, [texts[place] for place in places], source_tokens(), found, unknown == "replace", options
             )
-            for place, answer in zip(places, some, strict=True):
-                answers[place] = answer
-    return [_nothing() if answer is None else answer for answer in answers]
+            for place, answer, one in zip(places, some, found, strict=True):
+                answers[place] = answer, one.hypotheses
+    empty = _nothing(), [Hypothesis([], 0.0, 0.0, True)]
+    return [answer or empty for answer in answers]
 
 
 def _shown(assets: TranslateAssets, sources: Ragged, places: list[int]) -> list[list[str]]:

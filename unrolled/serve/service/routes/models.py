@@ -49,4 +49,5 @@ def about(entry: Served) -> dict[str, Any]:
     if version is not None:
         scores = {name: value for name, value in finite(version.model.scores)[0].items() if value is not None}
         found |= {"parameters": version.model.num_parameters, "bytes": version.size, "scores": scores}
+        found["reads"] = getattr(getattr(version.model.assets, "reader", None), "kind", None)
     return found
