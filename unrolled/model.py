@@ -59,6 +59,7 @@ class ModelRunner(Protocol):
     def inputs(self, request: Any) -> Iterator[Any]: ...
     def report(self, scores: Mapping[str, Any]) -> str: ...
     def stream(self, **options: Any) -> Any: ...
+    def feed_many(self, pieces: Sequence[tuple[Any, Any]]) -> list[Any]: ...
     def log_prob(self, texts: Sequence[str]) -> list[float]: ...
 
 
@@ -218,10 +219,28 @@ class Model:
         """The embeddings of its vocabulary, with neighbours, analogies and export."""
         return self.tracer.word_vectors()
 
-    def stream(self, **options: Any) -> Any:
-        """A stream that takes input in pieces; the split does not change the result."""
+    def stream(self, *, state: bytes | None = None, **options: Any) -> Any:
+        """A stream that takes input in pieces; the split does not change the result.
+
+        `state` is what `state()` of a stream of this model with the same options returned: it goes on there.
+        """
         self.task.options.check("stream", options)
-        return self.runner.stream(**options)
+        stream = self.runner.stream(**options)
+        if state is not None:
+            stream.resume(state)
+        return stream
+
+    def feed_many(self, pieces: Sequence[tuple[Any, Any]]) -> list[Any]:
+        """What `stream.feed(piece)` returns for each (stream, piece): the same bits, with the steps computed together.
+
+        Every stream is one of this model; of each there is one piece.
+        """
+        if len({id(stream) for stream, _ in pieces}) < len(pieces):
+            raise UserError("A stream has several pieces.", "Give each stream one, joined or in the next call.")
+        for stream, _ in pieces:
+            if getattr(stream, "model", None) is not self:
+                raise UserError("A stream is of another model.", "Feed it with that one, or with stream.feed.")
+        return self.runner.feed_many(pieces)
 
     def trace(self, inputs: Any, **options: Any) -> ModelTrace:
         """The model's internals on one input: gates, states, gradients, attention, search."""

@@ -133,7 +133,7 @@ def step_of(layer: DropIn | TransformerLayers) -> Step:
         return layer.step
     if next(layer.parameters()).device.type == "cpu":
         stepper = layer.stepper()
-        return lambda x, state: stepper(x, stepper.initial_state(1) if state is None else state)
+        return lambda x, state: stepper(x, stepper.initial_state(len(x)) if state is None else state)
 
     def step(x: Tensor, state: Any) -> tuple[Tensor, Any]:
         output, final = layer(x[:, None], state_to_torch(state))

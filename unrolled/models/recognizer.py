@@ -242,6 +242,21 @@ class Recognizer(nn.Module):
         x, state = self.layer(x, state)
         return self.scores(x)[0].float().log_softmax(-1), state
 
+    def advance_many(
+        self, frames: NDArray[np.float32], seen: int, states: Sequence[Any] | None
+    ) -> tuple[Tensor, list[Any]]:
+        """`advance` of several streams: frames (B, T, …) → log P (B, T', V), and the state of each."""
+        given = torch.as_tensor(frames, device=self.scores.weight.device)
+        x, _ = self.input(given, torch.full((len(given),), given.shape[1], device=given.device))
+        state: Any = None
+        if states is not None:  # (L, B, H) each; of a GRU or RNN one tensor
+            pair = isinstance(states[0], tuple)
+            state = tuple(torch.cat(parts, 1) for parts in zip(*states, strict=True)) if pair else torch.cat(states, 1)
+        x, state = self.layer(x[:, seen // self.time_factor :], state)
+        parts = [part.split(1, 1) for part in (state if isinstance(state, tuple) else (state,))]
+        each: list[Any] = list(zip(*parts, strict=True)) if isinstance(state, tuple) else list(parts[0])
+        return self.scores(x).float().log_softmax(-1), each
+
     @property
     def context(self) -> int:
         """Steps of context that `advance` needs before a block."""

@@ -16,6 +16,7 @@ from unrolled.models.inputs import FrameInput, TokenInput, WordInput
 from unrolled.models.recurrent_settings import Change, unchanged
 from unrolled.nn.crf import CRF
 from unrolled.nn.crf_partition import log_partition_of_logs
+from unrolled.nn.dropin import DropIn
 from unrolled.nn.embedding import Embedding
 from unrolled.nn.linear import Linear
 
@@ -135,6 +136,11 @@ class Tagger(nn.Module):
         """Scores of the tags, (B, T, K)."""
         scores: Tensor = self.scores(self.states(batch))
         return scores
+
+    @property
+    def batches_steps(self) -> bool:
+        """True if the steps of several streams can be computed together: their states have one shape."""
+        return isinstance(self.layer, DropIn)
 
     def stepper(self) -> Callable[[Batch, Any], tuple[Tensor, Any]]:
         """A function that reads a batch of one step after a state: the scores (B, K), and the state after it."""

@@ -148,6 +148,10 @@ class Runner:
         """A stream that takes input in pieces, if the task supports it."""
         raise UserError(f"A model of {self.model.task.name} needs its whole input: it does not stream.")
 
+    def feed_many(self, pieces: Sequence[tuple[Any, Any]]) -> list[Any]:
+        """The answers of streams to a piece each."""
+        return [stream.feed(piece) for stream, piece in pieces]
+
     def log_prob(self, texts: Sequence[str]) -> list[float]:
         """The log-probability of each text, if the task models text."""
         raise UserError(f"A model of {self.model.task.name} cannot score text.", "Use a model of generate.")

@@ -14,6 +14,7 @@ from unrolled.data.signals.categories import numbers_of
 from unrolled.data.signals.scaling import ColumnScaling
 from unrolled.errors import UserError, note
 from unrolled.search.arrays import Array, arrays_of
+from unrolled.tasks.shared.stream_state import packed, unpacked
 
 if TYPE_CHECKING:
     from unrolled.model import Model
@@ -38,6 +39,7 @@ class RowStream:
     """
 
     def __init__(self, model: Model, *, whole: bool = False) -> None:
+        self.model = model
         network: Any = model.network.eval()
         self._network = network
         if not self._network.causal and not whole:
@@ -72,6 +74,18 @@ class RowStream:
         self.details: dict[str, Numbers] = {}  # of the last feed, shaped as what it returned: deviation, quantiles
         if self._frame.start_row and self._network.causal:
             self._advance(self._frame.start_features())
+
+    def state(self) -> bytes:
+        """What the stream keeps, for `model.stream(state=…)`."""
+        kept = {"state": self._state, "last": self._last, "features": self._features, "estimate": self.estimate}
+        return packed(self.model, "a forecaster's stream", kept)
+
+    def resume(self, state: bytes) -> None:
+        """Go on where a stream was whose `state` this is."""
+        kept = unpacked(self.model, "a forecaster's stream", state)
+        self.restart()
+        self._state, self._last = kept["state"], kept["last"]
+        self._features, self.estimate = kept["features"], kept["estimate"]
 
     def another(self) -> RowStream:
         """A stream of the same model for another sequence; the copied weights are shared."""

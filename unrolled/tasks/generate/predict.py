@@ -18,6 +18,7 @@ from unrolled.tasks.shared import options as shared
 from unrolled.tasks.shared.answers import within
 from unrolled.tasks.shared.dictionary import Dictionary, LexicalOptions, with_dictionary
 from unrolled.tasks.shared.rescoring import RescoringOptions
+from unrolled.tasks.shared.stream_state import packed, unpacked
 from unrolled.text import StreamDecoder, Tokenizer
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ class TextStream:
                 "A backward model reads a text from its end: it cannot be fed from the beginning.",
                 "Use predict, or train with data.direction=forward.",
             )
-        self._model, self._tokenizer, self._network = model, model.assets, network_of(model)
+        self.model, self._tokenizer, self._network = model, model.assets, network_of(model)
         self._last = start_token(self._tokenizer)
         self._state: Any = None
         self._waiting = ""
@@ -228,12 +229,23 @@ class TextStream:
         text, self._waiting = self._waiting, ""
         return self._read(text)
 
+    def state(self) -> bytes:
+        """What the stream keeps, for `model.stream(state=…)`."""
+        kept = {"last": self._last, "state": self._state, "waiting": self._waiting}
+        return packed(self.model, "a text's stream", {**kept, "nats": self.nats, "tokens": self.tokens})
+
+    def resume(self, state: bytes) -> None:
+        """Go on where a stream was whose `state` this is."""
+        kept = unpacked(self.model, "a text's stream", state)
+        self._last, self._state, self._waiting = kept["last"], kept["state"], kept["waiting"]
+        self.nats, self.tokens = kept["nats"], kept["tokens"]
+
     def _read(self, text: str) -> float:
         ids = self._tokenizer.ids(text).tolist()
         before = self.nats
         for first in range(0, len(ids), 1000):
             part = ids[first : first + 1000]
-            with self._model.answering():
+            with self.model.answering():
                 nats, self._state = self._network.nats([self._last, *part[:-1]], part, self._state)
             self.nats += nats
             self._last = part[-1]
@@ -247,7 +259,7 @@ class TextStream:
         if settings.beam is not None:
             raise UserError("A stream draws its text.", "Leave out beam, or use predict.")
         writer = TextWriter(self._tokenizer, [], settings.stop, backward=False, dictionary=settings.lexicon)
-        with self._model.answering():
+        with self.model.answering():
             network = self._network.for_writing(1, settings.weights)
         steps = generate(
             network,
@@ -259,7 +271,7 @@ class TextStream:
             seeds=settings.seed,
             graph=settings.graph,
         )
-        for step in within(self._model.answering, steps):
+        for step in within(self.model.answering, steps):
             if piece := writer.feed(step[0].id):
                 yield piece
         if piece := writer.finish():

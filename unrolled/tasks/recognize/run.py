@@ -12,7 +12,7 @@ from unrolled.search.ctc.decoded import reading_record, utterance_record
 from unrolled.tasks.recognize.features import InputReader
 from unrolled.tasks.recognize.live import recognize_live
 from unrolled.tasks.recognize.search import RecognitionOptions, Recognized
-from unrolled.tasks.recognize.stream import RecognizeStream
+from unrolled.tasks.recognize.stream import RecognizeStream, feed_many
 from unrolled.tasks.runner import STANDARD_INPUT, Input, PictureRunner, Request, ranked_lines
 
 if TYPE_CHECKING:
@@ -106,3 +106,6 @@ class RecognizeRunner(PictureRunner):
     def stream(self, **options: Any) -> RecognizeStream:
         """A stream of samples or frames: `feed` gives the text so far, `finish` the answer."""
         return RecognizeStream(self.model, RecognitionOptions(**options))
+
+    def feed_many(self, pieces: Sequence[tuple[Any, Any]]) -> list[Any]:
+        return feed_many(pieces)

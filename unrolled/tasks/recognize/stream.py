@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from unrolled.search.ctc import Decoded
 from unrolled.tasks.recognize.features import InputReader, checked_rate
 from unrolled.tasks.recognize.labels import RecognizeAssets
 from unrolled.tasks.recognize.search import RecognitionOptions, Recognized, Search, joined, piece_of
+from unrolled.tasks.shared.stream_state import packed, unpacked
 
 if TYPE_CHECKING:
     from unrolled.model import Model
@@ -46,6 +48,19 @@ class Blocks:
 
     def feed(self, chunk: Any) -> NDArray[np.float32]:
         """The log-probabilities (T, V) of the blocks that are now complete; T may be 0."""
+        self.take(chunk)
+        results = [self._none]
+        while self.ready:
+            results.append(self._advance(self.block))
+        return np.concatenate(results)
+
+    @property
+    def ready(self) -> bool:
+        """True if a block is complete."""
+        return len(self._frames) >= self.block
+
+    def take(self, chunk: Any) -> None:
+        """Keep some more samples or frames."""
         if self.reader.kind == "audio":
             samples = self.reader.samples(chunk, "The chunk")
             self.heard += len(samples)
@@ -54,10 +69,6 @@ class Blocks:
         else:
             frames = self.reader.features(self.reader.base(check_frames(np.asarray(chunk), "The chunk"), "The chunk"))
             self._frames = np.concatenate([self._frames, frames])
-        results = []
-        while len(self._frames) >= self.block:
-            results.append(self._advance(self.block))
-        return np.concatenate([*results, self._none])
 
     def finish(self) -> NDArray[np.float32]:
         """Those of what was left over, at the end of the stream."""
@@ -78,15 +89,71 @@ class Blocks:
             self._samples = self._samples[number * mel.hop :]
 
     def _advance(self, count: int) -> NDArray[np.float32]:
-        new, self._frames = self._frames[:count], self._frames[count:]
-        together = np.concatenate([self._context, new])
+        together, seen = self._begin(count)
         with self.model.answering():
-            log_probs, self._state = self.network.advance(together, len(self._context), self._state)
-        keep = self.network.context
-        self._context = together[len(together) - min(keep, len(together)) :]
-        self.frames += count
+            log_probs, self._state = self.network.advance(together, seen, self._state)
         found: NDArray[np.float32] = arrays_of(log_probs).host(log_probs)
         return found
+
+    def _begin(self, count: int) -> tuple[NDArray[np.float32], int]:
+        """The next frames with their context, and the length of that."""
+        new, self._frames = self._frames[:count], self._frames[count:]
+        seen, together = len(self._context), np.concatenate([self._context, new])
+        self._context = together[len(together) - min(self.network.context, len(together)) :]
+        self.frames += count
+        return together, seen
+
+    def kept(self) -> dict[str, Any]:
+        """Everything that the stream goes on from."""
+        return {name: getattr(self, name) for name in KEPT}
+
+    def keep(self, kept: dict[str, Any]) -> None:
+        for name in KEPT:
+            setattr(self, name, kept[name])
+
+
+KEPT = ("_samples", "_frames", "_context", "_state", "frames", "heard")  # of `Blocks`
+
+
+def feed_blocks(pieces: Sequence[tuple[Blocks, Any]]) -> list[NDArray[np.float32]]:
+    """The results of `feed` of several streams of one model; their blocks go through the network together."""
+    for blocks, chunk in pieces:
+        blocks.take(chunk)
+    found = [[blocks._none] for blocks, _ in pieces]
+    while waiting := [i for i, (blocks, _) in enumerate(pieces) if blocks.ready]:
+        groups: dict[tuple[int, bool], list[int]] = {}
+        for i in waiting:
+            blocks = pieces[i][0]
+            groups.setdefault((len(blocks._context), blocks._state is None), []).append(i)
+        for group in groups.values():
+            several = [pieces[i][0] for i in group]
+            if len(group) == 1 or not hasattr(several[0].network, "advance_many"):
+                results = [blocks._advance(blocks.block) for blocks in several]
+            else:
+                results = _advance_many(several)
+            for i, log_probs in zip(group, results, strict=True):
+                found[i].append(log_probs)
+    return [np.concatenate(parts) for parts in found]
+
+
+def _advance_many(several: list[Blocks]) -> list[NDArray[np.float32]]:
+    """The next block of each, with contexts of one length."""
+    first = several[0]
+    begun = [blocks._begin(blocks.block) for blocks in several]
+    states = None if first._state is None else [blocks._state for blocks in several]
+    with first.model.answering():
+        log_probs, after = first.network.advance_many(np.stack([one for one, _ in begun]), begun[0][1], states)
+    for blocks, state in zip(several, after, strict=True):
+        blocks._state = state
+    return [arrays_of(one).host(one) for one in log_probs]
+
+
+def feed_many(pieces: Sequence[tuple[RecognizeStream, Any]]) -> list[str]:
+    """The answers of streams to a piece each; their blocks go through the network together."""
+    found = feed_blocks([(stream._blocks, stream._resampled(chunk)) for stream, chunk in pieces])
+    for (stream, _), log_probs in zip(pieces, found, strict=True):
+        stream._read(log_probs)
+    return [stream.text for stream, _ in pieces]
 
 
 class RecognizeStream:
@@ -96,6 +163,7 @@ class RecognizeStream:
     """
 
     def __init__(self, model: Model, options: RecognitionOptions) -> None:
+        self.model = model
         self.assets: RecognizeAssets = model.assets
         if options.searches and options.lexicon is None:
             raise UserError(
@@ -119,10 +187,37 @@ class RecognizeStream:
 
     def feed(self, chunk: NDArray[Any]) -> str:
         """Some more samples (N,) at the stream's rate, or frames (T, …); the text so far."""
-        if self._resampler is not None:
-            chunk = self._resampler.resample_chunk(self.assets.reader.samples(chunk, "The chunk"))
-        self._read(self._blocks.feed(chunk))
+        self._read(self._blocks.feed(self._resampled(chunk)))
         return self.text
+
+    def _resampled(self, chunk: NDArray[Any]) -> NDArray[Any]:
+        if self._resampler is None:
+            return chunk
+        found: NDArray[Any] = self._resampler.resample_chunk(self.assets.reader.samples(chunk, "The chunk"))
+        return found
+
+    def state(self) -> bytes:
+        """What the stream keeps, for `model.stream(state=…)`; it grows with the text."""
+        path = self._path
+        found = {"score": path.found.score, "labels": path.found.labels, "spans": path.found.spans}
+        kept = {"blocks": self._blocks.kept(), "found": found, "last": path._last, "step": path._step}
+        return packed(self.model, self._stored_kind(), kept)
+
+    def resume(self, state: bytes) -> None:
+        """Go on where a stream was whose `state` this is."""
+        kept = unpacked(self.model, self._stored_kind(), state)
+        self._blocks.keep(kept["blocks"])
+        found = kept["found"]
+        self._path.found = Decoded(found["score"], found["labels"], [tuple(span) for span in found["spans"]])
+        self._path._last, self._path._step = kept["last"], kept["step"]
+
+    def _stored_kind(self) -> str:
+        if self._words is not None:
+            raise UserError("The state of a search with a lexicon cannot be stored.", "Leave out lexicon.")
+        if self._resampler is not None:
+            rate = self.assets.reader.rate
+            raise UserError("The state of a resampler cannot be stored.", f"Feed samples at the model's rate, {rate}.")
+        return "a recognizer's stream"
 
     def finish(self) -> Recognized:
         """The answer to all that was fed, with times."""

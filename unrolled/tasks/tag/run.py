@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from unrolled.tasks.tag.batches import unlabelled
 from unrolled.tasks.tag.columns import columns_of
 from unrolled.tasks.tag.documents import Document, Documents, in_a_row
 from unrolled.tasks.tag.predict import FrameTags, paths_of, sentence_of_input, settings_of
-from unrolled.tasks.tag.stream import TagStream, stream_lines
+from unrolled.tasks.tag.stream import TagStream, feed_many, stream_lines
 
 
 class TagRunner(Runner):
@@ -100,6 +100,9 @@ class TagRunner(Runner):
 
     def stream(self, **options: Any) -> TagStream:
         return TagStream(self.model, **options)
+
+    def feed_many(self, pieces: Sequence[tuple[Any, Any]]) -> list[Any]:
+        return feed_many(pieces)
 
     def report(self, scores: Mapping[str, Any]) -> str:
         from unrolled.tasks.tag.scores import report

@@ -15,6 +15,7 @@ from unrolled.data.readers.tagged.sentences import Sentence
 from unrolled.errors import UserError
 from unrolled.search.arrays import arrays_of
 from unrolled.tasks.runner import Format, Request, csv_line
+from unrolled.tasks.shared.stream_state import packed, unpacked
 from unrolled.tasks.tag.assets import TagAssets
 from unrolled.tasks.tag.predict import answer_of, frames_of_input, sentence_of_input
 
@@ -31,11 +32,12 @@ class TagStream:
 
     def __init__(self, model: Model, *, probabilities: bool = False) -> None:
         check_streams(model)
-        self._model = model
+        self.model = model
         self._assets: TagAssets = model.assets
         self._probabilities = probabilities
         network: Any = model.network
         self._step = network.stepper()
+        self.batches = bool(getattr(network, "batches_steps", False))
         self.restart()
 
     def __enter__(self) -> TagStream:
@@ -50,24 +52,71 @@ class TagStream:
 
     def feed(self, piece: Any) -> Any:
         """The next words: a text, a list or a record → [(word, tag), …]; or frames (n, …), or one → a `FrameTags`."""
-        one = self._frames(piece) if self._assets.frames else sentence_of_input(self._model, piece)
-        found = [self._advance(step) for step in _steps(one)]
+        one = self._given(piece)
+        return self._answer(one, [self._advance(step) for step in _steps(one)])
+
+    def _answer(self, one: Tagged, found: Sequence[tuple[int, float]]) -> Any:
         chances = [chance for _, chance in found] if self._probabilities else []
-        return answer_of(self._model, one, [tag for tag, _ in found], chances)
+        return answer_of(self.model, one, [tag for tag, _ in found], chances)
+
+    def state(self) -> bytes:
+        """What the stream keeps, for `model.stream(state=…)`."""
+        return packed(self.model, "a tagger's stream", {"state": self._state})
+
+    def resume(self, state: bytes) -> None:
+        """Go on where a stream was whose `state` this is."""
+        self._state = unpacked(self.model, "a tagger's stream", state)["state"]
+
+    def _given(self, piece: Any) -> Tagged:
+        return self._frames(piece) if self._assets.frames else sentence_of_input(self.model, piece)
 
     def _frames(self, piece: Any) -> TaggedFrames:
         if hasattr(piece, "shape") and tuple(piece.shape) == self._assets.frames:
             piece = piece[None]
-        return frames_of_input(self._model, piece)
+        return frames_of_input(self.model, piece)
 
     def _advance(self, step: Tagged) -> tuple[int, float]:
         """The tag of one more step, and its probability."""
-        with self._model.answering():
-            scores, self._state = self._step(self._model.placed(self._assets.arrays([step])), self._state)
+        ((found, self._state),) = _stepped(self, [step], self._state)
+        return found
+
+
+def _stepped(stream: TagStream, steps: list[Tagged], state: Any) -> list[tuple[tuple[int, float], Any]]:
+    """The tag of a step of each row of a state and its probability, with the row's state after it."""
+    model = stream.model
+    with model.answering():
+        scores, after = stream._step(model.placed(model.assets.arrays(steps)), state)
         arrays = arrays_of(scores)
-        chances = arrays.shares(arrays.float(scores[0]))
-        best = int(chances.argmax())
-        return best, float(chances[best])
+        chances = arrays.shares(arrays.float(scores))
+    best = [int(row.argmax()) for row in chances]
+    states = [after] if len(steps) == 1 else [tuple(part[i : i + 1] for part in after) for i in range(len(steps))]
+    return [((tag, float(chances[i][tag])), one) for i, (tag, one) in enumerate(zip(best, states, strict=True))]
+
+
+def feed_many(pieces: Sequence[tuple[TagStream, Any]]) -> list[Any]:
+    """The answers of streams to a piece each; the steps of recurrent streams are computed together."""
+    given = [stream._given(piece) for stream, piece in pieces]
+    steps, found = [list(_steps(one)) for one in given], [list[tuple[int, float]]() for _ in pieces]
+    for at in range(max(map(len, steps), default=0)):
+        groups: dict[Any, list[int]] = {}
+        for i, (stream, _) in enumerate(pieces):
+            if at < len(steps[i]):
+                alone = stream._state is not None and type(stream._state) is not tuple  # a Transformer's grows
+                groups.setdefault(i if alone else stream._state is None, []).append(i)
+        for group in groups.values():
+            streams = [pieces[i][0] for i in group]
+            state = streams[0]._state
+            if len(group) > 1 and state is not None:
+                parts = zip(*(stream._state for stream in streams), strict=True)
+                state = tuple(arrays_of(part[0]).cat(part, 0) for part in parts)
+            together = len(group) == 1 or streams[0].batches
+            rows = _stepped(streams[0], [steps[i][at] for i in group], state) if together else None
+            for place, i in enumerate(group):
+                stream = pieces[i][0]
+                one = rows[place] if rows is not None else _stepped(stream, [steps[i][at]], stream._state)[0]
+                found[i].append(one[0])
+                stream._state = one[1]
+    return [stream._answer(one, tags) for (stream, _), one, tags in zip(pieces, given, found, strict=True)]
 
 
 def _steps(one: Tagged) -> Iterator[Tagged]:
