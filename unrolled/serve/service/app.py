@@ -18,9 +18,10 @@ from unrolled.serve.service.limits import ApiKeys
 from unrolled.serve.service.metrics import Metrics
 from unrolled.serve.service.openapi import describe
 from unrolled.serve.service.registry import Registry, named_models
-from unrolled.serve.service.routes import health, models, predict
+from unrolled.serve.service.routes import health, models, predict, streams
 from unrolled.serve.service.schemas import ScoreRequest, embed_model, predict_model, trace_model
 from unrolled.serve.service.settings import ServeSettings
+from unrolled.serve.service.streams.manager import Streams
 from unrolled.serve.service.verbs import make_verbs
 
 
@@ -33,6 +34,7 @@ class Service:
         self.registry = Registry(named_models(given), settings, self.metrics)
         self.batcher = Batcher(self.registry, settings, self.metrics)
         self.verbs = make_verbs(settings)
+        self.streams = Streams(settings, self.metrics)
         self.keys = ApiKeys(settings.api_key_file) if settings.api_key_file is not None else None
         self.draining = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -53,6 +55,7 @@ class Service:
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
+        self.streams.close()
         self.batcher.close()
         self._loop = None
 
@@ -65,7 +68,7 @@ class Service:
 
 
 # A module for each subject; the order is that of the documentation, and of matching.
-ROUTERS = (health.router, models.router, predict.router)
+ROUTERS = (health.router, models.router, streams.router, predict.router)
 
 
 def make_app(given: Any, settings: ServeSettings) -> FastAPI:

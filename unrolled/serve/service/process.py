@@ -47,6 +47,7 @@ class Server(uvicorn.Server):
             server.close()
         for one in sockets or ():
             one.close()
+        await self._service.streams.drain()
         await asyncio.sleep(LAST_LOOK)
         await super().shutdown([])
 
@@ -72,6 +73,8 @@ def run(models: Any, settings: ServeSettings, say: Callable[[str], None]) -> Non
         backlog=BACKLOG,
         timeout_graceful_shutdown=int(settings.drain),
         h11_max_incomplete_event_size=settings.max_header,
+        ws_max_size=settings.max_message,
+        ws_per_message_deflate=False,  # sound hardly shrinks, and each socket would need memory for it
         proxy_headers=settings.proxy is not None,
         forwarded_allow_ips=settings.proxy or "",
     )
