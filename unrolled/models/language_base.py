@@ -159,11 +159,12 @@ class LanguageModel(nn.Module):
 
         return stepper_for(self, rows, weights)
 
-    def nats(self, inputs: Sequence[int], targets: Sequence[int], state: Any) -> tuple[float, Any]:
-        """The summed loss of tokens after others, and the state after these."""
+    def nats(self, inputs: Sequence[int], targets: Sequence[int], state: Any) -> tuple[list[float], Any]:
+        """The loss of each of some tokens after others, and the state after these."""
         scores, state = self(torch.tensor([inputs], device=self.device), state)
         wanted = torch.tensor(targets, device=self.device)
-        return float(nn.functional.cross_entropy(wide(scores[0]), wanted, reduction="sum")), state
+        losses: list[float] = nn.functional.cross_entropy(wide(scores[0]), wanted, reduction="none").tolist()
+        return losses, state
 
     def initial_state(self, rows: int) -> Any:
         """The state before the first token of `rows` texts; None: it has no shape yet."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from collections.abc import Iterator
+from contextlib import contextmanager
 from random import Random
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from fastapi.testclient import TestClient
 
+from tests.tasks.recognition import tone
 from tests.tasks.test_stream_states import model_of
 from unrolled.model import Model
 from unrolled.serve.service.answers import plain, prediction
@@ -25,16 +26,17 @@ def streaming_model(kind: str) -> Model:
     if kind.startswith("hear"):
         network: Any = model.network
         with torch.no_grad():
-            network.scores.weight.mul_(20)
+            random = torch.Generator().manual_seed(1)
+            for weight in (*network.layer.parameters(), *network.scores.parameters()):
+                weight.normal_(0, 2, generator=random)
+            network.scores.bias[-1] += 3  # of the blank between words
     return model
 
 
-def sound(chance: Random, seconds: float = 1.5, rate: int = 8000) -> bytes:
-    """Noise whose loudness varies, as 16-bit samples."""
-    numbers = np.random.default_rng(chance.randrange(2**32))
-    count = int(seconds * rate)
-    loud = np.repeat(numbers.uniform(0, 8000, count // 400 + 1), 400)[:count]
-    return (numbers.normal(size=count) * loud).clip(-32000, 32000).astype("<i2").tobytes()
+def sound(chance: Random, letters: int = 12) -> bytes:
+    """Tones and gaps as 16-bit samples."""
+    text = "".join(chance.choices("abc ", k=letters))
+    return (tone(text, seed=chance.randrange(1000)) * 32767).clip(-32767, 32767).astype("<i2").tobytes()
 
 
 def cut(whole: Any, chance: Random, pieces: int) -> list[Any]:

@@ -63,7 +63,7 @@ def test_many_sockets_at_once() -> None:
         from contextlib import ExitStack
 
         with ExitStack() as opened:
-            wholes = [sound(chance, 1 + chance.random()) for _ in range(6)]
+            wholes = [sound(chance, chance.randint(8, 14)) for _ in range(6)]
             sockets = [opened.enter_context(connected(client, kind, **SPEECH)) for _ in wholes]
             parts = [cut(whole, chance, 8) for whole in wholes]
             for at in range(8):
@@ -132,4 +132,4 @@ def test_rows_words_and_texts_have_the_bits_of_a_stream() -> None:
             socket.send_json({"type": "end"})
             final = receive(socket, "final")
             assert final["position"] == len(text)
-            assert final["nats"] == pytest.approx(nats, rel=1e-12)  # a sum over other pieces
+            assert final["nats"] == nats

@@ -56,6 +56,9 @@ class Service:
             self._watch.cancel()
             self._watch = None
         self.streams.close()
+        for served in self.registry.all():
+            if served.version is not None:
+                served.version.streams.clear()
         self.batcher.close()
         self._loop = None
 
