@@ -77,7 +77,11 @@ def test_many_sockets_at_once() -> None:
                 assert final == {"type": "final", "position": len(whole) // 2, **final_of(model, whole)}
         numbers = client.get("/metrics").text
     assert 'unrolled_streams_total{model="hear-lstm",end="done"} 6\n' in numbers
-    joined = [line for line in numbers.splitlines() if line.startswith('unrolled_batch_size_bucket{model="hear-lstm",work="stream"')]  # noqa: E501
+    joined = [
+        line
+        for line in numbers.splitlines()
+        if line.startswith('unrolled_batch_size_bucket{model="hear-lstm",work="stream"')
+    ]
     assert joined
     assert joined[0] != joined[-1].replace("+Inf", "1")  # some batches held several
 

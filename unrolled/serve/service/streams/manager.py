@@ -61,11 +61,12 @@ class Streams:
             return
         self._open.add(session)
         self._watch()
-        try:
-            await session.run()
-        finally:
-            self._open.discard(session)
-            self._ended.add(name, session.end_reason)
+        await session.run()
+
+    def left(self, session: StreamSession) -> None:
+        """A session has ended."""
+        self._open.discard(session)
+        self._ended.add(session.name, session.end_reason)
 
     async def drain(self) -> None:
         """End all sockets, each with a token to go on with."""

@@ -7,6 +7,7 @@ import contextlib
 import json
 import secrets
 import time
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -74,7 +75,7 @@ class StreamSession:
             await asyncio.wait((self._main,))
         finally:
             reading.cancel()
-            self._main.cancel()
+            self._inbox.end(LEFT, now=True)  # if this was cancelled: a step under way is waited for, and the stream kept
         if not self._main.cancelled():
             self._main.result()
 
@@ -118,8 +119,8 @@ class StreamSession:
             if self.end_reason != DONE:
                 await self._ended(self._inbox.ended)
             await self._close(1000)
-        except (WebSocketDisconnect, RuntimeError, OSError):  # the client left while something was sent to it
-            self.end_reason = LEFT
+        except WebSocketDisconnect:
+            self.end_reason = LEFT if self.end_reason == FAILED else self.end_reason
         except Exception as error:
             found = as_service_error(error)
             await self._fail(found, close_code(found.status))
@@ -251,20 +252,26 @@ class StreamSession:
 
     async def _fail(self, error: ServiceError, code: int, why: str = FAILED) -> None:
         self.end_reason = why
-        with contextlib.suppress(WebSocketDisconnect, RuntimeError, OSError):
+        with contextlib.suppress(WebSocketDisconnect):
             await self._send({"type": "error", **error.body})
             await self._close(code)
 
     async def _send(self, message: Message | None) -> None:
         if message is None:
             return
-        self._sends = asyncio.get_running_loop().time()
-        await self._socket.send_text(json.dumps(message, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
-        self._sends = None
+        text = json.dumps(message, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        await self._written(self._socket.send_text(text))
 
     async def _close(self, code: int) -> None:
+        await self._written(self._socket.close(code))
+
+    async def _written(self, sending: Coroutine[Any, Any, None]) -> None:
+        """Send something; it waits while the client does not read."""
         self._sends = asyncio.get_running_loop().time()
-        await self._socket.close(code)
+        try:
+            await sending
+        except (RuntimeError, OSError):  # the client left
+            raise WebSocketDisconnect(1006) from None
         self._sends = None
 
     def _leave(self) -> None:
@@ -277,4 +284,5 @@ class StreamSession:
                 streams.kept.put(self.number, KeptStream(self._live, self._lease, self._start, until))
             else:
                 self._lease.release()
+        streams.left(self)
         self.over.set()
