@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -31,6 +32,14 @@ def error_and_code(socket: Any) -> tuple[dict[str, Any], int]:
     with pytest.raises(WebSocketDisconnect) as closed:
         socket.receive_json()
     return error, closed.value.code
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    """Wait for something that the service does when it has noticed that a client left."""
+    end = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def interrupted(client: TestClient, whole: bytes, middle: int, headers: dict[str, str] | None = None) -> dict[str, Any]:
@@ -78,7 +87,7 @@ def test_a_stream_that_cannot_be_stored_is_kept() -> None:
             state = heard(socket, Told())
             assert (state["carried"], state["position"]) == (False, 4000)
             socket.send_bytes(whole[8001:10001])
-        assert "unrolled_streams_kept 1\n" in client.get("/metrics").text
+        eventually(lambda: "unrolled_streams_kept 1\n" in client.get("/metrics").text)
         with connected(client, HEAR, resume=state["token"]) as first:
             assert receive(first, "ready")["position"] in (4000, 5000)  # where the stream stands
             with connected(client, HEAR, resume=state["token"]) as socket:  # the first one is taken its stream
