@@ -231,7 +231,7 @@ class Model:
         return stream
 
     def feed_many(self, pieces: Sequence[tuple[Any, Any]]) -> list[Any]:
-        """What `stream.feed(piece)` returns for each (stream, piece): the same bits, with the steps computed together.
+        """The answer of `stream.feed(piece)` for each (stream, piece): the same bits, with the steps computed together.
 
         Every stream is one of this model; of each there is one piece.
         """

@@ -133,8 +133,8 @@ def inputs_of(model: Model, chance: Random, count: int) -> list[Any]:
             return [numbers.normal(0, 0.1, chance.randint(2000, 16000)).astype(np.float32) for _ in range(count)]
         return [numbers.integers(0, 255, (14, chance.randint(20, 90))).astype(np.uint8) for _ in range(count)]
     if task == "forecast":
-        shape = model.network.layout.inputs  # type: ignore[union-attr, operator]
-        return [numbers.normal(size=(chance.randint(20, 60), shape)) for _ in range(count)]
+        width = len(model.assets.roles.inputs)
+        return [numbers.normal(size=(chance.randint(20, 60), width)) for _ in range(count)]
     if task == "tag" and model.assets.frames:
         return [numbers.normal(size=(chance.randint(1, 50), *model.assets.frames)) for _ in range(count)]
     most = 6 if task == "generate" else 30
@@ -148,7 +148,7 @@ def check(model: Model, chance: Random, count: int) -> None:
     for options in OPTIONS[model.task.name]:
         given = {**options, **({"rate": model.assets.reader.rate} if audio else {})}
         alone = [bits(model.predict(one, **given)) for one in asked]
-        for size in (2, 3, count):
+        for size in (2, count):
             chosen = chance.sample(range(count), size)
             seeds = {"seed": [options["seed"]] * size} if "seed" in options else {}
             found = model.predict([asked[i] for i in chosen], **{**given, **seeds})
@@ -173,7 +173,7 @@ def threads(count: int) -> Iterator[None]:
 @pytest.mark.parametrize("path", [one for one in STORED if "forecast" not in one.stem], ids=lambda path: path.stem)
 def test_stored_models_answer_alone_as_in_a_batch(path: Path, chance: Random) -> None:
     with threads(1):
-        check(api.load(path), chance, 5)
+        check(api.load(path), chance, 4)
 
 
 @pytest.mark.parametrize("kind", FRESH)

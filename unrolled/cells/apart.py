@@ -89,7 +89,7 @@ def pointwise(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         return function(x)
     flat = x.reshape(-1)
     extra = -len(flat) % VECTOR
-    parts = (F.pad(flat, (0, extra)) if extra else flat.contiguous()).split(ON_ONE_THREAD)
+    parts = torch.split(F.pad(flat, (0, extra)) if extra else flat.contiguous(), ON_ONE_THREAD)
     found = function(parts[0]) if len(parts) == 1 else torch.cat([function(part) for part in parts])
     return found[: len(flat)].view(x.shape)
 
@@ -125,4 +125,4 @@ def each_alone(network: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     engine = row_engine()
     if engine is None or not engine.fits(x) or len(x) < 2:
         return network(x)
-    return torch.cat([network(one) for one in x.split(1)])
+    return torch.cat([network(one) for one in torch.split(x, 1)])

@@ -255,6 +255,48 @@ class CtcJob:
     gradient: int
     def run(self, threads: int, /) -> None: ...
 
+class ApartProductJob:
+    count: int
+    rows: int
+    columns: int
+    depth: int
+    x: int
+    x_next: int
+    x_row: int
+    w: int
+    w_next: int
+    upright: bool
+    bias: int
+    out: int
+    def run(self, threads: int, /) -> None: ...
+
+class ApartAttentionJob:
+    batch: int
+    heads: int
+    queries: int
+    positions: int
+    size: int
+    q: int
+    q_batch: int
+    q_head: int
+    q_row: int
+    k: int
+    k_batch: int
+    k_head: int
+    k_row: int
+    v: int
+    v_batch: int
+    v_head: int
+    v_row: int
+    mask: int
+    mask_batch: int
+    mask_row: int
+    causal: bool
+    scale: float
+    out: int
+    weights: int
+    def run(self, threads: int, /) -> None: ...
+
 class TopJob:
     rows: int
     size: int

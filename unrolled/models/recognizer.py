@@ -251,7 +251,11 @@ class Recognizer(nn.Module):
         state: Any = None
         if states is not None:  # (L, B, H) each; of a GRU or RNN one tensor
             pair = isinstance(states[0], tuple)
-            state = tuple(torch.cat(parts, 1) for parts in zip(*states, strict=True)) if pair else torch.cat(states, 1)
+            state = (
+                tuple(torch.cat(parts, 1) for parts in zip(*states, strict=True))
+                if pair
+                else torch.cat(list(states), 1)
+            )
         x, state = self.layer(x[:, seen // self.time_factor :], state)
         parts = [part.split(1, 1) for part in (state if isinstance(state, tuple) else (state,))]
         each: list[Any] = list(zip(*parts, strict=True)) if isinstance(state, tuple) else list(parts[0])

@@ -38,7 +38,7 @@ class NativeRows:
         """a @ b: (…, M, K) and (…, K, N), with the same leading dimensions, or none of b → (…, M, N)."""
         if b.dim() == 2:
             return self.linear(a, b.t(), None)
-        leading = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        leading = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])  # type: ignore[no-untyped-call]  # torch's
         a, b = a.expand(*leading, *a.shape[-2:]), b.expand(*leading, *b.shape[-2:])
         output = empty(*leading, a.shape[-2], b.shape[-1])
         if not output.numel() or not a.shape[-1]:

@@ -76,7 +76,7 @@ class RowStream:
             self._advance(self._frame.start_features())
 
     def state(self) -> bytes:
-        """What the stream keeps, for `model.stream(state=…)`."""
+        """Everything the stream keeps, for `model.stream(state=…)`."""
         kept = {"state": self._state, "last": self._last, "features": self._features, "estimate": self.estimate}
         return packed(self.model, "a forecaster's stream", kept)
 

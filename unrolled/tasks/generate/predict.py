@@ -230,7 +230,7 @@ class TextStream:
         return self._read(text)
 
     def state(self) -> bytes:
-        """What the stream keeps, for `model.stream(state=…)`."""
+        """Everything the stream keeps, for `model.stream(state=…)`."""
         kept = {"last": self._last, "state": self._state, "waiting": self._waiting}
         return packed(self.model, "a text's stream", {**kept, "nats": self.nats, "tokens": self.tokens})
 

@@ -198,7 +198,7 @@ class RecognizeStream:
         return found
 
     def state(self) -> bytes:
-        """What the stream keeps, for `model.stream(state=…)`; it grows with the text."""
+        """Everything the stream keeps, for `model.stream(state=…)`; it grows with the text."""
         path = self._path
         found = {"score": path.found.score, "labels": path.found.labels, "spans": path.found.spans}
         kept = {"blocks": self._blocks.kept(), "found": found, "last": path._last, "step": path._step}

@@ -21,7 +21,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def packed(model: Model, kind: str, values: dict[str, Any]) -> bytes:
-    """What a stream keeps, as a safetensors file: numbers as arrays, and their places in the metadata as JSON."""
+    """Everything a stream keeps, as a safetensors file: numbers as arrays, and their places in the metadata as JSON."""
     from safetensors.numpy import save
 
     arrays: Arrays = {}
@@ -31,7 +31,7 @@ def packed(model: Model, kind: str, values: dict[str, Any]) -> bytes:
 
 
 def unpacked(model: Model, kind: str, data: bytes) -> dict[str, Any]:
-    """What `packed` was given; anything else, and the state of another model or stream, is an error."""
+    """The values that `packed` was given; anything else, and the state of another model or stream, is an error."""
     about, arrays = _read(data)
     if about.get("format") != FORMAT:
         raise UserError("The stream's state is of another version of unrolled.", "Begin a new stream.")

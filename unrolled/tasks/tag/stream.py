@@ -67,7 +67,7 @@ class TagStream:
         return answer_of(self.model, one, [tag for tag, _ in found], chances)
 
     def state(self) -> bytes:
-        """What the stream keeps, for `model.stream(state=…)`."""
+        """Everything the stream keeps, for `model.stream(state=…)`."""
         return packed(self.model, "a tagger's stream", {"state": self._state})
 
     def resume(self, state: bytes) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from unrolled.data.readers.labelled import check_frames
-from unrolled.data.readers.media.wav import raw_samples
 from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.serve.service.answers import plain, prediction
@@ -138,7 +137,7 @@ class HearingStream(LiveStream):
         self.check_room(whole // self.width)
         found: Any
         if self.sound and self.width == 2:
-            found = raw_samples(data[:whole])
+            found = np.frombuffer(data[:whole], "<i2").astype(np.float32) * np.float32(2**-15)
         else:
             found = np.frombuffer(data[:whole], "<f4").astype(np.float32)
             if self.sound:
