@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from tests.tasks.recognition import tone
 from tests.tasks.test_stream_states import model_of
 from unrolled.model import Model
-from unrolled.serve.service.answers import plain, prediction
+from unrolled.serve.service.answers import prediction
 from unrolled.tasks.forecast.stream import Interval
 
 ADDRESS = "ws://127.0.0.1/v1/models"
@@ -57,7 +57,8 @@ class Told:
     """What a client of a recogniser has been told: it puts the text and the words together."""
 
     def __init__(self) -> None:
-        self.text, self.words, self.position = "", [], 0
+        self.text, self.position = "", 0
+        self.words: list[Any] = []
 
     def hear(self, message: dict[str, Any]) -> None:
         assert message["type"] == "partial", message
@@ -70,13 +71,10 @@ def final_of(model: Model, whole: bytes, **options: Any) -> dict[str, Any]:
     """The answer of `model.stream` to sound that is fed at once, as the service writes it."""
     with model.stream(rate=options.pop("rate", 8000), **options) as stream:
         stream.feed(np.frombuffer(whole, "<i2").astype(np.float32) / 32768)
-        return prediction("recognize", stream.finish())
+        return dict(prediction("recognize", stream.finish()))
 
 
 def forecasts(model: Model, rows: Any, interval: float | None = None) -> dict[str, Any]:
     stream = model.stream()
     found = stream.feed(rows)
-    return prediction("forecast", found if interval is None else Interval(found, *stream.interval(interval)))
-
-
-__all__ = ["Told", "connected", "cut", "final_of", "forecasts", "plain", "sound", "streaming_model"]
+    return dict(prediction("forecast", found if interval is None else Interval(found, *stream.interval(interval))))

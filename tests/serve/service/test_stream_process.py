@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import signal
 import subprocess
 import sys
+import wave
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
@@ -34,6 +36,15 @@ async def served(run: Path, key: Path) -> AsyncIterator[tuple[str, subprocess.Po
             yield f"ws://127.0.0.1:{port}/v1/models/hear/stream", process
         finally:
             process.kill()
+
+
+def documented_client() -> dict[str, Any]:
+    """The client of docs/serve.md."""
+    text = (Path(__file__).parents[3] / "docs" / "serve.md").read_text()
+    (block,) = [one for one in re.findall(r"```py\n(.*?)```", text, re.DOTALL) if "transcribe" in one]
+    names: dict[str, Any] = {"__name__": "client"}
+    exec(block, names)
+    return names
 
 
 async def begun(socket: ClientConnection, **start: Any) -> dict[str, Any]:
@@ -90,6 +101,10 @@ async def scenario(run: Path, key: Path, wholes: list[bytes]) -> list[dict[str, 
         assert (error["error"]["code"], code) == ("restarting", 1012)
         assert await asyncio.to_thread(process.wait, 30) == 0
     async with served(run, key) as (address, _), connect(address) as socket:
+        with wave.open(str(run.parent / "speech.wav"), "wb") as file:
+            file.setparams((1, 2, 8000, 0, "NONE", ""))
+            file.writeframes(wholes[1])
+        found.append(await documented_client()["transcribe"](address, str(run.parent / "speech.wav")))
         ready = await begun(socket, resume=state["token"])
         assert ready["position"] == state["position"] == 4000
         for piece in cut(wholes[0][8000:], chance, 3):
@@ -105,5 +120,5 @@ def test_a_process_streams_and_a_restart_goes_on(tmp_path: Path) -> None:
     key.write_text("0123456789abcdef" * 4)
     wholes = [sound(Random(seed), 10) for seed in range(3)]
     found = asyncio.run(scenario(tmp_path / "model.safetensors", key, wholes))
-    for whole, answer in zip([*wholes, wholes[0]], found, strict=True):
+    for whole, answer in zip([*wholes, wholes[1], wholes[0]], found, strict=True):
         assert answer == {"type": "final", "position": len(whole) // 2, **final_of(model, whole)}

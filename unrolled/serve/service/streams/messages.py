@@ -73,18 +73,13 @@ def start_model(task: str) -> type[BaseModel]:
 @cache
 def _later(task: str) -> TypeAdapter[Any]:
     """Every message after the first."""
-    feed = create_model(
-        f"{task.capitalize()}Feed", __config__=STRICT, type=(Literal["feed"], ...), input=(INPUTS[task], ...)
-    )
+    fields: dict[str, Any] = {"type": (Literal["feed"], ...), "input": (INPUTS[task], ...)}
+    feed = create_model(f"{task.capitalize()}Feed", __config__=STRICT, **fields)
     kinds: Any = feed | EndMessage | StateMessage
     if task == "generate":
         options = options_model(task)
-        write = create_model(
-            "GenerateWrite",
-            __config__=STRICT,
-            type=(Literal["write"], ...),
-            options=(options, Field(default_factory=options)),
-        )
+        fields = {"type": (Literal["write"], ...), "options": (options, Field(default_factory=options))}
+        write = create_model("GenerateWrite", __config__=STRICT, **fields)
         kinds = kinds | write | StopMessage
     return TypeAdapter(Annotated[kinds, Field(discriminator="type")])
 

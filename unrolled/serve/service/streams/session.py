@@ -75,7 +75,9 @@ class StreamSession:
             await asyncio.wait((self._main,))
         finally:
             reading.cancel()
-            self._inbox.end(LEFT, now=True)  # if this was cancelled: a step under way is waited for, and the stream kept
+            self._inbox.end(
+                LEFT, now=True
+            )  # if this was cancelled: a step under way is waited for, and the stream kept
         if not self._main.cancelled():
             self._main.result()
 
@@ -202,7 +204,8 @@ class StreamSession:
             await self._send(await self._step(works.feed, Step(live, piece)))
 
     async def _write(self, live: ReadingStream, options: dict[str, Any]) -> None:
-        self._stop, given, why = False, options, "done"
+        given: dict[str, Any] | None = options
+        self._stop, why = False, "done"
         while True:
             piece = await self._step(self.service.streams.works.write, Writing(live, given))
             if piece is None:
