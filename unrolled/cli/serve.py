@@ -44,12 +44,29 @@ class Bounds:
     max_batch: Annotated[int, typer.Option(min=1, help="Inputs in a batch.")] = 64
     max_queue: Annotated[int, typer.Option(min=1, help="Inputs that may wait for one model.")] = 1024
     max_concurrency: Annotated[int, typer.Option(min=1, help="Requests at the same time.")] = 512
-    max_streams: Annotated[int, typer.Option(min=0, help="Open streams at the same time.")] = 200
     timeout: Annotated[float, typer.Option(min=0.001, help="Seconds for a request that names no time.")] = 30.0
     max_body: Annotated[str, typer.Option(metavar="SIZE", help="Largest body: 32M.")] = "32M"
     max_seconds: Annotated[float, typer.Option(min=0, help="Longest recording, in seconds.")] = 600.0
     rate: Annotated[
         float | None, typer.Option(min=0.001, help="Requests a second of one client. Default: no limit.")
+    ] = None
+
+
+@dataclass(frozen=True)
+class Streaming:
+    """Flags about streams."""
+
+    max_streams: Annotated[int, typer.Option(min=0, help="Open streams at the same time.")] = 200
+    max_stream_seconds: Annotated[float, typer.Option(min=1, help="Longest sound of a stream, in seconds.")] = 3600.0
+    stream_idle: Annotated[
+        float, typer.Option(min=0.1, help="Seconds until a stream whose client sends nothing ends.")
+    ] = 60.0
+    stream_keep: Annotated[float, typer.Option(min=1, help="Seconds in which a lost stream can be gone on with.")] = (
+        600.0
+    )
+    state_key_file: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Key of state tokens, to go on after a restart or in another process."),
     ] = None
 
 
@@ -78,6 +95,7 @@ def serve(
     ],
     address: Reach,
     bounds: Bounds,
+    streaming: Streaming,
     resources: Resources,
     device: Device = "cpu",
 ) -> None:
@@ -93,7 +111,15 @@ def serve(
 
     sizes = {"max_body": read_size(bounds.max_body, "--max-body")}
     memory = None if resources.memory is None else read_size(resources.memory, "--memory")
-    given = {**vars(address), **vars(bounds), **vars(resources), **sizes, "memory": memory, "device": device}
+    given = {
+        **vars(address),
+        **vars(bounds),
+        **vars(streaming),
+        **vars(resources),
+        **sizes,
+        "memory": memory,
+        "device": device,
+    }
     hosts, origins = given.pop("allow_host") or (), given.pop("allow_origin") or ()
     settings = ServeSettings.of({**given, "hosts": hosts, "origins": origins})
     run(models, settings, lambda text: typer.echo(text, err=True))

@@ -163,11 +163,12 @@ class LanguageModel(nn.Module):
 
     def nats(
         self, inputs: Sequence[int] | NDArray[np.int64], targets: Sequence[int] | NDArray[np.int64], state: Any
-    ) -> tuple[float, Any]:
-        """The summed loss of tokens after others, and the state after these."""
+    ) -> tuple[list[float], Any]:
+        """The loss of each of some tokens after others, and the state after these."""
         scores, state = self(torch.as_tensor(inputs, device=self.device)[None], state)
         wanted = torch.as_tensor(targets, device=self.device)
-        return float(nn.functional.cross_entropy(wide(scores[0]), wanted, reduction="sum")), state
+        losses: list[float] = nn.functional.cross_entropy(wide(scores[0]), wanted, reduction="none").tolist()
+        return losses, state
 
     def initial_state(self, rows: int) -> Any:
         """The state before the first token of `rows` texts; None: it has no shape yet."""

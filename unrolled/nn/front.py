@@ -105,8 +105,19 @@ class ConvolutionFront(nn.Module):
 
     def _one_by_one(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """`forward`, each sequence by itself and without padding: as if it were alone."""
+        if bool((lengths == x.shape[1]).all()):
+            return self._of_one_length(x, lengths)
         alone = zip(torch.split(x, 1), torch.split(lengths, 1), strict=True)
         each = [self(one[:, : int(length)], length) for one, length in alone]
         longest = max(output.shape[1] for output, _ in each)
         padded = [F.pad(output, (0, 0, 0, longest - output.shape[1])) for output, _ in each]
         return torch.cat(padded), torch.cat([length for _, length in each])
+
+    def _of_one_length(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """The same for sequences without padding: only the convolutions, whose bits depend on the batch, are apart."""
+        maps = x.unsqueeze(1)
+        for convolution, stride in zip(self.convolutions, self.strides, strict=True):
+            maps = F.pad(maps, (0, 0, 2, 0)) if self.causal else maps
+            maps = torch.relu(torch.cat([convolution(one) for one in torch.split(maps, 1)]))
+            lengths = (lengths + stride - 1) // stride
+        return maps.transpose(1, 2).flatten(2), lengths

@@ -42,11 +42,12 @@ class RuntimeLanguageModel(RuntimeNetwork):
             state = step.state
         return np.stack(parts, axis=1), state
 
-    def nats(self, inputs: Sequence[int] | Ids, targets: Sequence[int] | Ids, state: Any) -> tuple[float, Any]:
-        """The summed loss of tokens after others, and the state after these."""
+    def nats(self, inputs: Sequence[int] | Ids, targets: Sequence[int] | Ids, state: Any) -> tuple[list[float], Any]:
+        """The loss of each of some tokens after others, and the state after these."""
         log_probs, state = self(np.asarray(inputs)[None], state)
         picked = NUMPY.gather(log_probs[0], np.asarray(targets)[:, None])
-        return -float(picked.astype(np.float64).sum()), state
+        losses: list[float] = (-picked[:, 0].astype(np.float64)).tolist()
+        return losses, state
 
     def for_writing(self, rows: int, weights: str = "fp32") -> RuntimeLanguageModel:
         """The model to continue `rows` sequences token by token."""

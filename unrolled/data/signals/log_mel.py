@@ -56,7 +56,9 @@ class LogMel:
         """Samples (N,) → (T, size). Fewer samples than a window are padded with zeros."""
         import torch
 
-        signal = torch.from_numpy(np.pad(samples, (0, max(0, self.window - len(samples)))))
+        if len(samples) < self.window:
+            samples = np.pad(samples, (0, self.window - len(samples)))
+        signal = torch.from_numpy(samples)
         count = self.frames(len(signal))
         parts = []
         for first in range(0, count, AT_ONCE):  # in parts: the spectrum is far larger than the bands
@@ -70,12 +72,20 @@ class LogMel:
         import torch.nn.functional as F
 
         points = 1 << (self.window - 1).bit_length()
-        # the window is at the start of each frame's points; torch.stft would centre it
-        window = F.pad(torch.hann_window(self.window), (0, points - self.window))
+        window = hann_window(self.window, points)
         signal = F.pad(signal, (0, points - self.window))
         spectrum = torch.stft(signal, points, self.hop, window=window, center=False, return_complex=True)
         energies = mel_filters(self.rate, points, self.bands) @ spectrum.abs().square()  # (bands, T)
         return energies.clamp(min=FLOOR).log().T  # (T, bands)
+
+
+@functools.lru_cache(maxsize=8)
+def hann_window(window: int, points: int) -> Tensor:
+    """A Hann window at the start of each frame's points; torch.stft would centre it."""
+    import torch
+    import torch.nn.functional as F
+
+    return F.pad(torch.hann_window(window), (0, points - window))
 
 
 @functools.lru_cache(maxsize=8)
@@ -105,6 +115,8 @@ def with_deltas(frames: Any, order: int) -> Any:
     >>> with_deltas(np.arange(6, dtype=np.float32)[:, None], 1)[:, 1]
     array([0.5, 0.8, 1. , 1. , 0.8, 0.5], dtype=float32)
     """
+    if not order:
+        return frames
     together = _joined(frames)
     parts, steps = [frames], frames.shape[0]
     for _ in range(order):

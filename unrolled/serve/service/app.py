@@ -21,9 +21,10 @@ from unrolled.serve.service.limits import ApiKeys
 from unrolled.serve.service.metrics import Metrics
 from unrolled.serve.service.openapi import describe
 from unrolled.serve.service.registry import Registry, named_models
-from unrolled.serve.service.routes import completions, health, models, page, predict, transcriptions
+from unrolled.serve.service.routes import completions, health, models, page, predict, streams, transcriptions
 from unrolled.serve.service.schemas import ScoreRequest, embed_model, predict_model, trace_model
 from unrolled.serve.service.settings import ServeSettings
+from unrolled.serve.service.streams.manager import Streams
 from unrolled.serve.service.verbs import make_verbs
 
 
@@ -36,6 +37,7 @@ class Service:
         self.registry = Registry(named_models(given), settings, self.metrics)
         self.batcher = Batcher(self.registry, settings, self.metrics)
         self.verbs = make_verbs(settings)
+        self.streams = Streams(settings, self.metrics)
         self.keys = ApiKeys(settings.api_key_file) if settings.api_key_file is not None else None
         self.draining = False
         self.direct: dict[str, APIRoute] = {}  # POST routes that are found by their whole path
@@ -57,6 +59,10 @@ class Service:
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
+        self.streams.close()
+        for served in self.registry.all():
+            if served.version is not None:
+                served.version.streams.clear()
         self.batcher.close()
         self._loop = None
 
@@ -76,6 +82,7 @@ ROUTERS = (
     models.router,
     completions.router,
     transcriptions.router,
+    streams.router,
     predict.router,
 )
 

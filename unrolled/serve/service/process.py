@@ -57,6 +57,7 @@ class Server(uvicorn.Server):
             server.close()
         for one in sockets or ():
             one.close()
+        await self._service.streams.drain()
         await asyncio.sleep(LAST_LOOK)
         await super().shutdown([])
 
@@ -99,6 +100,8 @@ def run(models: Any, settings: ServeSettings, say: Callable[[str], None]) -> Non
         backlog=BACKLOG,
         timeout_graceful_shutdown=math.ceil(settings.drain),
         http=connections_of(settings.read_timeout, 4 * settings.max_header),
+        ws_max_size=settings.max_message,
+        ws_per_message_deflate=False,  # sound hardly shrinks, and each socket would need memory for it
         proxy_headers=settings.proxy is not None,
         forwarded_allow_ips=settings.proxy or "",
     )

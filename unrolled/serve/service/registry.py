@@ -35,6 +35,7 @@ class Version:
     leases: int = 0
     copying: Any = field(default_factory=threading.Lock)
     shadow: Model | None = None
+    streams: dict[str, Any] = field(default_factory=dict)  # by their options; new ones share the packed weights
 
     def private(self) -> Model:
         """A copy of the model that a trace may hook and differentiate while the model itself answers others.

@@ -50,13 +50,28 @@ class ServeSettings:
     rate: float | None = None  # requests a second of one client; None: no limit
     burst: int = 50  # requests that a client may make at once, where there is a rate
     max_streams: int = 200  # sockets
-    stream_idle: float = 60.0
+    max_message: int = 2**20  # bytes of a message to a stream
+    max_stream_seconds: float = 3600.0  # of sound in a stream
+    max_stream_steps: int = 100_000  # characters, words, rows or frames in a stream
+    max_kept: int = 64  # streams that wait for their client, where their state does not fit into a token
+    stream_idle: float = 60.0  # until a stream whose client sends or reads nothing ends
+    stream_keep: float = 600.0  # that a state token is good for
+    state_key_file: Path | None = None  # signs state tokens; None: a random key of this process
 
     def __post_init__(self) -> None:
-        for name in ("max_batch", "max_queue", "max_body", "max_inputs", "max_concurrency", "max_writing", "burst"):
+        for name in (
+            "max_batch",
+            "max_queue",
+            "max_body",
+            "max_inputs",
+            "max_concurrency",
+            "max_writing",
+            "burst",
+            "max_message",
+        ):
             if getattr(self, name) < 1:
                 raise UserError(f"{name}={getattr(self, name)!r} is less than 1.", "Give a number from 1 up.")
-        for name in ("timeout", "max_timeout", "read_timeout", "drain"):
+        for name in ("timeout", "max_timeout", "read_timeout", "drain", "stream_idle", "stream_keep"):
             if getattr(self, name) <= 0:
                 raise UserError(f"{name}={getattr(self, name)!r} is not a time.", "Give seconds above 0.")
 
@@ -68,7 +83,9 @@ class ServeSettings:
             if name not in known:
                 raise unknown_name("setting", name, known)
         paths: dict[str, Any] = {
-            name: Path(given[name]) for name in ("api_key_file", "files") if given.get(name) is not None
+            name: Path(given[name])
+            for name in ("api_key_file", "files", "state_key_file")
+            if given.get(name) is not None
         }
         several: dict[str, Any] = {name: tuple(given[name]) for name in ("hosts", "origins") if name in given}
         return cls(**{**given, **paths, **several})

@@ -272,8 +272,9 @@ class TextStream:
         for first in range(0, len(ids), 1000):
             part = ids[first : first + 1000]
             with self.model.answering():
-                nats, self._state = self._network.nats([self._last, *part[:-1]], part, self._state)
-            self.nats += nats
+                losses, self._state = self._network.nats([self._last, *part[:-1]], part, self._state)
+            for loss in losses:  # one after the other: how the text is cut changes no bit of the sum
+                self.nats += loss
             self._last = part[-1]
         self.tokens += len(ids)
         return self.nats - before

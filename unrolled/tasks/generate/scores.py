@@ -49,8 +49,8 @@ def _evaluate_ids(model: Model, ids: NDArray[np.integer], characters: int) -> di
     with model.answering():
         for index in range(len(windows)):
             batch = windows.arrays(index)
-            nats, state = network.nats(batch.inputs[0], batch.targets[0], state)
-            total += nats
+            losses, state = network.nats(batch.inputs[0], batch.targets[0], state)
+            total += sum(losses)
     return {
         **loss_scores(total / len(ids), len(ids)),
         "bits_per_char": total / math.log(2) / characters,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from unrolled.search.arrays import arrays_of
 from unrolled.search.ctc import Decoded
 from unrolled.tasks.recognize.features import InputReader, checked_rate
 from unrolled.tasks.recognize.labels import RecognizeAssets
-from unrolled.tasks.recognize.search import RecognitionOptions, Recognized, Search, joined, piece_of
+from unrolled.tasks.recognize.search import RecognitionOptions, Recognized, Search, TimeSpan, joined, piece_of
 from unrolled.tasks.shared.stream_state import packed, unpacked
 
 if TYPE_CHECKING:
@@ -218,6 +219,37 @@ class RecognizeStream:
             rate = self.assets.reader.rate
             raise UserError("The state of a resampler cannot be stored.", f"Feed samples at the model's rate, {rate}.")
         return "a recognizer's stream"
+
+    def another(self) -> RecognizeStream:
+        """A stream of the same model and options for other input; lexicon and language model are shared."""
+        stream = copy(self)
+        stream._blocks, stream._path = Blocks(self.model), _BestPath()
+        stream._resampler = _resampler(self.assets.reader, self._search.options.rate)
+        decoder = self._search.decoder
+        stream._words = None if decoder is None else decoder.stream(n_best=self._search.options.n_best)
+        return stream
+
+    @property
+    def read(self) -> float:
+        """How far the network has read, in the answer's unit."""
+        return self.assets.reader.moment(self._blocks.frames)
+
+    def words(self, first: int = 0) -> tuple[list[TimeSpan], int]:
+        """The words so far from the label `first` on, with times, and the label that the last of them begins with.
+
+        The words before that label are certain. With a lexicon all are found again each time.
+        """
+        (found, *_), last = self._found(), first
+        if self._words is None:
+            labels = self._search.labels
+            found = Decoded(0.0, found.labels[first:], found.spans[first:])
+            if labels.separator is not None:
+                separator = labels.names.index(labels.separator)
+                before = [place for place, label in enumerate(found.labels[:-1]) if label == separator]
+                last = first + before[-1] + 1 if before else first
+            elif labels.symbols and found.labels:
+                last = first + len(found.labels) - 1
+        return piece_of(self._search, found, self._moment).words, last
 
     def finish(self) -> Recognized:
         """The answer to all that was fed, with times."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,12 @@ class TagStream:
     def restart(self) -> None:
         """A new sequence begins."""
         self._state: Any = None
+
+    def another(self) -> TagStream:
+        """A stream of the same model for another sequence; the copied weights are shared."""
+        stream = copy(self)
+        stream.restart()
+        return stream
 
     def feed(self, piece: Any) -> Any:
         """The next words: a text, a list or a record → [(word, tag), …]; or frames (n, …), or one → a `FrameTags`."""
