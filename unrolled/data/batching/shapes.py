@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from unrolled.data.batching.batch import Batch
+from unrolled.data.batching.buckets import RowBuckets
 from unrolled.data.batching.packed import packed, tensors
 from unrolled.data.batching.prefetch import IndexedBatches, Prefetcher
 
@@ -82,7 +83,8 @@ class Prepared:
 
     def __init__(self, batches: IndexedBatches, prepare: Callable[[Batch], Batch]) -> None:
         self.batches, self.prepare = batches, prepare
-        self._make: Callable[[int], Batch] = getattr(batches, "arrays", batches.__getitem__)
+        straight = isinstance(batches, RowBuckets) and type(batches).__getitem__ is RowBuckets.__getitem__
+        self._make: Callable[[int], Batch] = batches.arrays if straight else batches.__getitem__  # type: ignore[attr-defined]
 
     def __len__(self) -> int:
         return len(self.batches)
