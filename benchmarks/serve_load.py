@@ -53,7 +53,8 @@ def served(kind: str, model: Path, peer_python: str, flags: tuple[str, ...] = ()
         command = [peer_python, str(HERE / "serve_peers.py"), kind, str(model), str(port)]
         route = "/predict"
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen(command, start_new_session=True, **quiet)  # type: ignore[call-overload]
+    own = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}  # each its own default
+    process = subprocess.Popen(command, start_new_session=True, env=own, **quiet)  # type: ignore[call-overload]
     try:
         wait_for(port, route, process)
         yield Running(port, route, process)

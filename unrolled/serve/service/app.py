@@ -13,8 +13,8 @@ from pydantic import BaseModel
 
 from unrolled import __version__
 from unrolled.serve.service.batcher import Batcher
-from unrolled.serve.service.errors import add_handlers
 from unrolled.serve.service.direct import DirectRoutes
+from unrolled.serve.service.errors import add_handlers
 from unrolled.serve.service.guards import Guard
 from unrolled.serve.service.limits import ApiKeys
 from unrolled.serve.service.metrics import Metrics
