@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--schemathesis", default="schemathesis", metavar="PROGRAM")
     parser.add_argument("--examples", type=int, default=50, help="requests for each operation and phase")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=1200.0, help="the longest that it may take")
+    parser.add_argument("--seconds", type=int, default=1200, help="the longest that it may take")
     parser.add_argument("--kinds", default=",".join(KINDS), help="of models, as in tests/see/models.py")
     parser.add_argument("--only", metavar="TEXT", help="operations whose path has this regular expression")
     parser.add_argument("--out", type=Path, default=RESULTS / "serve_schema.json")
