@@ -53,7 +53,8 @@ def served(kind: str, model: Path, peer_python: str, flags: tuple[str, ...] = ()
         command = [peer_python, str(HERE / "serve_peers.py"), kind, str(model), str(port)]
         route = "/predict"
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen(command, start_new_session=True, **quiet)  # type: ignore[call-overload]
+    own = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}  # each its own default
+    process = subprocess.Popen(command, start_new_session=True, env=own, **quiet)  # type: ignore[call-overload]
     try:
         wait_for(port, route, process)
         yield Running(port, route, process)
@@ -144,8 +145,10 @@ class Soak:
                 self.seen["lost"] += 1
                 await asyncio.sleep(0.1)
                 continue
-            with contextlib.suppress(ConnectionError):
+            try:
                 await self.connection(reader, writer, chance)
+            except (ConnectionError, asyncio.IncompleteReadError):
+                self.seen["closed while it drained" if self.drained else "lost"] += 1
             writer.close()
 
     async def connection(self, reader: Any, writer: Any, chance: random.Random) -> None:
@@ -172,19 +175,14 @@ class Soak:
 
     async def good(self, reader: Any, writer: Any, places: list[int], slow: bool) -> bool:
         data = packed(self.server, [self.texts[place] for place in places])
-        try:
-            if slow:  # the request comes in pieces, and the answer is read late
-                for at in range(0, len(data), len(data) // 4 + 1):
-                    writer.write(data[at : at + len(data) // 4 + 1])
-                    await asyncio.sleep(0.05)
-                await asyncio.sleep(0.3)
-            else:
-                writer.write(data)
-            status, body, last = await answered(reader)
-        except (ConnectionError, asyncio.IncompleteReadError) as error:
-            unread = self.drained and isinstance(error, ConnectionResetError | asyncio.IncompleteReadError)
-            self.seen["closed while it drained" if unread else "lost"] += 1
-            return True
+        if slow:  # the request comes in pieces, and the answer is read late
+            for at in range(0, len(data), len(data) // 4 + 1):
+                writer.write(data[at : at + len(data) // 4 + 1])
+                await asyncio.sleep(0.05)
+            await asyncio.sleep(0.3)
+        else:
+            writer.write(data)
+        status, body, last = await answered(reader)
         if status != 200:
             self.seen[f"status {status}"] += 1
             return last

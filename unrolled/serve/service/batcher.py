@@ -27,8 +27,8 @@ SHORT, LONG = "short", "long"
 class Batcher:
     """Runs work on the models. Call it in the event loop; the work itself runs in threads.
 
-    Every model has two lanes with a thread each: inputs that are expected to take longer than `slow_ms` go to the
-    second, so that they hold up no others. What an input takes is learnt from the batches before it.
+    Every model has two lanes. Inputs that are expected to take longer than `slow_ms` go to the second, so that they
+    hold up no others; it has threads for all cores. What an input takes is learnt from the batches before it.
     """
 
     def __init__(self, registry: Registry, settings: ServeSettings, metrics: Metrics) -> None:
@@ -130,7 +130,8 @@ class Batcher:
     def _lane(self, name: str, kind: str) -> Lane:
         lane = self._lanes.get((name, kind))
         if lane is None:
-            lane = self._lanes[name, kind] = Lane(f"{name}-{kind}", self.settings, self._done(name))
+            workers = self.settings.slow_workers if kind == LONG else 1
+            lane = self._lanes[name, kind] = Lane(f"{name}-{kind}", self.settings, self._done(name), workers)
         return lane
 
     def _check_room(self, name: str, lane: Lane, coming: int, speed: float) -> None:

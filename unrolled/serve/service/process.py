@@ -66,7 +66,7 @@ class Server(uvicorn.Server):
         config, loop = self.config, asyncio.get_running_loop()
 
         def connection() -> asyncio.Protocol:
-            made: asyncio.Protocol = config.http_protocol_class(  # type: ignore[call-arg, assignment]
+            made: asyncio.Protocol = config.http_protocol_class(  # type: ignore[call-arg]
                 config=config, server_state=self.server_state, app_state=self.lifespan.state
             )
             return made

@@ -98,3 +98,8 @@ class ServeSettings:
     @property
     def worker_threads(self) -> int:
         return self.threads or max(1, (os.cpu_count() or 1) // 2)
+
+    @property
+    def slow_workers(self) -> int:
+        """Threads for slow inputs of a model; each computes with `worker_threads`."""
+        return max(1, (os.cpu_count() or 1) // self.worker_threads)

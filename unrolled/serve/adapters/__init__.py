@@ -1,0 +1,1 @@
+"""Models behind other servers: LitServe, Ray Serve, Triton."""

@@ -1,0 +1,32 @@
+"""A model behind Ray Serve: `serve.run(deployment("runs/mood", num_replicas=2))`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ray import serve
+
+from unrolled.serve.service.answers import prediction
+
+
+class RayModel:
+    """Answers {"inputs": one} with {"predictions": [answer]}; Ray joins the requests of a replica into batches."""
+
+    def __init__(self, path: str, options: dict[str, Any]) -> None:
+        from unrolled import load
+
+        self.model, self.options = load(path), options
+
+    @serve.batch(max_batch_size=64, batch_wait_timeout_s=0.005)  # type: ignore[untyped-decorator]
+    async def answers(self, inputs: list[Any]) -> list[Any]:
+        return [prediction(self.model.task.name, one) for one in self.model.predict(inputs, **self.options)]
+
+    async def __call__(self, request: Any) -> dict[str, Any]:
+        body = await request.json()
+        return {"predictions": [await self.answers(body["inputs"])]}
+
+
+def deployment(path: str | Path, options: dict[str, Any] | None = None, **settings: Any) -> Any:
+    """The model as an application of Ray Serve. `settings` are those of `serve.deployment`: num_replicas, …."""
+    return serve.deployment(RayModel, **settings).bind(str(path), options or {})
