@@ -73,7 +73,7 @@ async def one_client(address: str, whole: bytes, chance: Random) -> dict[str, An
             await socket.send('{"type": "end"}')
 
         found, _ = await asyncio.gather(final(socket), send())
-        return found
+        return dict(found)
 
 
 async def until_the_end(

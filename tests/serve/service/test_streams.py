@@ -30,7 +30,7 @@ def heard(socket: Any, told: Told) -> dict[str, Any]:
     """The partial texts until another message."""
     while (message := socket.receive_json())["type"] == "partial":
         told.hear(message)
-    return message
+    return dict(message)
 
 
 @pytest.mark.parametrize("kind", ["hear-lstm", "hear-gru"])
@@ -133,6 +133,12 @@ def test_rows_words_and_texts_have_the_bits_of_a_stream() -> None:
                 pieces.append(message["text"])
             assert message == {"type": "written", "why": "done"}
             assert "".join(pieces) == written
+            socket.send_json({"type": "write", "options": {"max_tokens": 4096, "seed": 3}})
+            receive(socket, "piece")
+            socket.send_json({"type": "stop"})
+            while (message := socket.receive_json())["type"] == "piece":
+                pass
+            assert message == {"type": "written", "why": "stopped"}
             socket.send_json({"type": "end"})
             final = receive(socket, "final")
             assert final["position"] == len(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -164,9 +165,10 @@ class InputReader:
             raise UserError(
                 f"{place} holds {samples.dtype}.", f"Expected floats from −1 to 1{_to_floats(samples.dtype)}."
             )
-        if not np.isfinite(samples).all():
+        loudest = float(np.abs(samples).max(initial=0.0))
+        if not math.isfinite(loudest):
             raise UserError(f"{place} holds samples that are not finite.", "Expected numbers from −1 to 1.")
-        if (loudest := float(np.abs(samples).max(initial=0.0))) > LOUDEST:
+        if loudest > LOUDEST:
             raise UserError(f"{place} holds samples as large as {loudest:.3g}.", "Expected numbers from −1 to 1.")
         return samples.astype(np.float32, copy=False)
 

@@ -48,6 +48,18 @@ def close_code(status: int) -> int:
     return 1011 if status >= 500 else 1008
 
 
+def is_stop(text: str) -> bool:
+    """True for the message that ends what is being written.
+
+    >>> is_stop('{"type": "stop"}'), is_stop('{"type": "feed", "input": "stop"}')
+    (True, False)
+    """
+    try:
+        return bool(json.loads(text) == {"type": "stop"})
+    except ValueError:
+        return False
+
+
 class StreamSession:
     """A socket and its stream. `run` returns when it has ended; `end` makes it end from outside."""
 
@@ -104,7 +116,7 @@ class StreamSession:
             item = message.get("bytes")
             if item is None:
                 item = message["text"]
-                if len(item) < 100 and '"stop"' in item:
+                if len(item) < 100 and '"stop"' in item and is_stop(item):  # not behind what waits
                     self._stop = True
                     continue
             self.service.streams.received.add(self.name, by=len(item))
