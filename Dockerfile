@@ -3,6 +3,8 @@
 #   docker run --rm unrolled doctor
 #   docker run --rm -v "$PWD:/data" unrolled run model.safetensors --prompt "It was"
 #   docker run --rm -v "$PWD:/data" --user "$(id -u)" unrolled train generate --train book.txt --out runs/book
+#   docker run --rm -v "$PWD:/data:ro" -p 127.0.0.1:8700:8700 unrolled \
+#       serve mood=runs/mood --host 0.0.0.0 --api-key-file keys.txt
 
 FROM python:3.13-slim-bookworm AS build
 RUN apt-get update && apt-get install --yes --no-install-recommends g++ && rm -rf /var/lib/apt/lists/*
@@ -19,11 +21,12 @@ ARG TORCH_INDEX=
 COPY constraints.txt /tmp/constraints.txt
 RUN --mount=from=build,source=/wheels,target=/wheels \
     pip install --no-cache-dir -c /tmp/constraints.txt ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} torch \
-    && pip install --no-cache-dir -c /tmp/constraints.txt /wheels/unrolled-*.whl \
+    && pip install --no-cache-dir -c /tmp/constraints.txt "$(echo /wheels/unrolled-*.whl)[serve]" \
     && rm /tmp/constraints.txt
 RUN useradd --create-home --uid 1000 unrolled && install --directory --owner unrolled /data
 USER unrolled
 WORKDIR /data
+EXPOSE 8700
 ENV PYTHONUNBUFFERED=1 MPLCONFIGDIR=/tmp/matplotlib
 RUN unrolled doctor --need native
 ENTRYPOINT ["unrolled"]

@@ -15,7 +15,7 @@ SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 @dataclass(frozen=True)
-class Address:
+class Reach:
     """Flags about who reaches the service."""
 
     host: Annotated[str, typer.Option(help="Address to listen at. Others than this machine need --api-key-file.")] = (
@@ -66,6 +66,9 @@ class Resources:
     files: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Lexicons and language models that requests may name.")
     ] = None
+    access_log: Annotated[
+        bool, typer.Option("--access-log", help="Log a line for each request: route, status, time.")
+    ] = False
     reload_every: Annotated[float, typer.Option(min=0, help="Seconds between looks at model files; 0: never.")] = 2.0
 
 
@@ -73,7 +76,7 @@ def serve(
     models: Annotated[
         list[str], typer.Argument(metavar="MODEL…", help="Run folders, model files or hub:ORG/NAME; NAME=MODEL.")
     ],
-    address: Address,
+    address: Reach,
     bounds: Bounds,
     resources: Resources,
     device: Device = "cpu",

@@ -28,7 +28,12 @@ def app(models: Any, **settings: Any) -> FastAPI:
 
 def check_installed() -> None:
     """An error that names the packages that the service lacks."""
-    needed = {"fastapi": "fastapi", "uvicorn": "uvicorn", "python_multipart": "python-multipart"}
+    needed = {
+        "fastapi": "fastapi",
+        "uvicorn": "uvicorn",
+        "httptools": "httptools",
+        "python_multipart": "python-multipart",
+    }
     missing = [name for module, name in needed.items() if importlib.util.find_spec(module) is None]
     if missing:
         raise UserError(

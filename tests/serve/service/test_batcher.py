@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing
@@ -92,5 +93,31 @@ def test_one_wrong_request_does_not_fail_those_beside_it(run_of: Runs) -> None:
 
     a, b, bad, c = asyncio.run(ask(service_of(run_of)))
     assert (a, b, c) == (["A"], ["B"], ["C"])
-    with pytest.raises(ValueError, match="^$"):
+    with pytest.raises(ValueError, match=r"^$"):
         raise bad
+
+
+def test_slow_inputs_run_beside_each_other_and_share_their_queue(run_of: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    batches: list[list[int]] = []
+    both = threading.Barrier(2, timeout=20)
+
+    def slow(model: Model, inputs: list[int], options: Mapping[str, Any]) -> list[int]:
+        time.sleep(0.1)
+        if len(inputs) > 1:
+            batches.append(inputs)
+            both.wait()
+        return inputs
+
+    work = Work("slow", slow)
+
+    async def ask(service: Service) -> list[Any]:
+        await service.begin()
+        await service.batcher.submit("mood", work, [0])  # it learns that an input takes long
+        found = await asyncio.gather(*(service.batcher.submit("mood", work, [10 * n, 10 * n + 1]) for n in range(3)))
+        assert service.batcher.idle
+        await service.end()
+        return found
+
+    assert asyncio.run(ask(service_of(run_of, threads=1))) == [[0, 1], [10, 11], [20, 21]]
+    assert len(batches) == 2

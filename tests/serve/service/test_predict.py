@@ -31,12 +31,7 @@ def same(found: Any, model: Model, answer: Any) -> bool:
     return bool(found == json.loads(json.dumps(prediction(model.task.name, answer))))
 
 
-# A decoder with attention gives other last bits to inputs that are batched, until `predict` itself does not.
-BATCHED = pytest.mark.xfail(strict=True, reason="model.predict of a list differs in its last bits")
-KINDS = [pytest.param(kind, marks=[BATCHED] if kind == "translate-luong" else []) for kind in TEXTS]
-
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TEXTS)
 def test_one_and_many(client_of: Clients, model_of: Models, kind: str) -> None:
     model = model_of(kind)
     with client_of(kind) as client:

@@ -81,6 +81,27 @@ def test_hosts_origins_keys_and_rates(client_of: Clients, tmp_path: Path) -> Non
         assert [client.get("/v1/models", headers=right).status_code for _ in range(3)] == [200, 200, 429]
 
 
+def test_pages_of_an_allowed_origin_may_call_and_read(client_of: Clients, tmp_path: Path) -> None:
+    keys = tmp_path / "keys.txt"
+    keys.write_text("0123456789abcdef0123\n")
+    site = {"origin": "https://example.org"}
+    asks = {**site, "access-control-request-method": "POST", "access-control-request-headers": "authorization"}
+    with client_of("classify", origins=["https://example.org"], hosts=["127.0.0.1"], api_key_file=keys) as client:
+        asked = client.options(PREDICT, headers=asks)
+        assert asked.status_code == 204
+        assert asked.headers["access-control-allow-origin"] == "https://example.org"
+        assert asked.headers["access-control-allow-headers"] == "authorization, content-type, x-api-key"
+        assert "access-control-allow-credentials" not in asked.headers
+        right = {**site, "authorization": "Bearer 0123456789abcdef0123"}
+        found = client.post(PREDICT, json={"inputs": "one"}, headers=right)
+        refused = client.post(PREDICT, json={"inputs": "one"}, headers=site)
+        other = client.options(PREDICT, headers={**asks, "origin": "https://evil.example"})
+    assert (found.status_code, refused.status_code, other.status_code) == (200, 401, 403)
+    assert found.headers["access-control-allow-origin"] == refused.headers["access-control-allow-origin"]
+    assert found.headers["vary"] == "origin"
+    assert "access-control-allow-origin" not in other.headers
+
+
 def test_a_body_is_bounded_while_it_streams(client_of: Clients) -> None:
     with client_of("classify", max_body=1000) as client:
         declared = client.post(PREDICT, content=b"x" * 2000, headers={"content-type": "application/json"})

@@ -8,11 +8,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
 from unrolled import __version__
 from unrolled.serve.service.batcher import Batcher
 from unrolled.serve.service.completion_bodies import CompletionRequest
+from unrolled.serve.service.direct import DirectRoutes
 from unrolled.serve.service.errors import add_handlers
 from unrolled.serve.service.guards import Guard
 from unrolled.serve.service.limits import ApiKeys
@@ -36,6 +38,7 @@ class Service:
         self.verbs = make_verbs(settings)
         self.keys = ApiKeys(settings.api_key_file) if settings.api_key_file is not None else None
         self.draining = False
+        self.direct: dict[str, APIRoute] = {}  # POST routes that are found by their whole path
         self._loop: asyncio.AbstractEventLoop | None = None
         self._watch: asyncio.Task[None] | None = None
 
@@ -101,6 +104,7 @@ def make_app(given: Any, settings: ServeSettings) -> FastAPI:
         app.include_router(router(service))
     add_handlers(app)
     describe(app, service.bodies)
+    app.add_middleware(DirectRoutes, routes=service.direct)
     app.add_middleware(
         Guard,
         settings=settings,

@@ -7,7 +7,7 @@ import itertools
 import json
 import math
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -27,8 +27,8 @@ SHORT, LONG = "short", "long"
 class Batcher:
     """Runs work on the models. Call it in the event loop; the work itself runs in threads.
 
-    Every model has two lanes with a thread each: inputs that are expected to take longer than `slow_ms` go to the
-    second, so that they hold up no others. What an input takes is learnt from the batches before it.
+    Every model has two lanes. Inputs that are expected to take longer than `slow_ms` go to the second, so that they
+    hold up no others; it has threads for all cores. What an input takes is learnt from the batches before it.
     """
 
     def __init__(self, registry: Registry, settings: ServeSettings, metrics: Metrics) -> None:
@@ -80,44 +80,45 @@ class Batcher:
         if not inputs:
             return []
         seconds = min(timeout or self.settings.timeout, self.settings.max_timeout)
-        if lease is not None:
-            return await self._run(name, work, list(inputs), options or {}, seconds, priority, lease.model)
-        loop = asyncio.get_running_loop()
-        end = loop.time() + seconds
-        held = await self.registry.acquire(name)
+        end = asyncio.get_running_loop().time() + seconds
+        held = lease if lease is not None else await self._acquired(name, seconds, end)
+        job = self._job(work, held.model, list(inputs), options or {}, priority)
         try:
-            return await self._run(
-                name, work, list(inputs), options or {}, max(0.001, end - loop.time()), priority, held.model
-            )
+            return await self._run(name, job, seconds, end)
         finally:
-            held.release()
+            if lease is None:
+                held.release()
 
-    async def _run(
-        self,
-        name: str,
-        work: Work,
-        inputs: list[Any],
-        options: Mapping[str, Any],
-        seconds: float,
-        priority: int,
-        model: Model,
-    ) -> list[Any]:
-        loop = asyncio.get_running_loop()
-        job = Job(work, model, inputs, options, None, priority, loop.create_future())
-        job.answers, joins = [None] * len(inputs), work.joins and options.get("seed") is None
-        job.key = (id(model), work.name, options_key(options)) if joins else id(job)
-        costs = [max(1.0, work.cost(one, options)) for one in inputs]
-        if joins:
+    async def _acquired(self, name: str, seconds: float, end: float) -> ModelLease:
+        """A lease of a model; a model that loads longer than the request may take goes on loading for others."""
+        if self.registry.served(name).version is not None:
+            return await self.registry.acquire(name)
+        try:
+            async with asyncio.timeout_at(end):
+                return await self.registry.acquire(name)
+        except TimeoutError:
+            raise too_late(seconds) from None
+
+    def _job(self, work: Work, model: Model, inputs: list[Any], options: Mapping[str, Any], priority: int) -> Job:
+        joins = work.joins and options.get("seed") is None
+        future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        key: Any = (id(model), work.name, options_key(options)) if joins else object()
+        return Job(work, model, inputs, options, key, priority, joins, future, [None] * len(inputs))
+
+    async def _run(self, name: str, job: Job, seconds: float, end: float) -> list[Any]:
+        loop, work = asyncio.get_running_loop(), job.work
+        costs = [max(1.0, work.cost(one, job.options)) for one in job.inputs]
+        if job.joins:
             units = [WorkUnit(job, range(i, i + 1), cost, next(self._numbers)) for i, cost in enumerate(costs)]
         else:
-            units = [WorkUnit(job, range(len(inputs)), sum(costs), next(self._numbers))]
+            units = [WorkUnit(job, range(len(job.inputs)), sum(costs), next(self._numbers))]
         job.left = len(units)
         speed = self._speeds.get((name, work.name), 0.0)
         slow = max(unit.cost for unit in units) * speed > self.settings.slow_ms / 1000
         lane = self._lane(name, LONG if slow else SHORT)
         self._check_room(name, lane, len(units), speed)
         lane.add(units)
-        timer = loop.call_later(seconds, expire, job, seconds)
+        timer = loop.call_at(end, expire, job, seconds)
         try:
             return await job.future
         finally:
@@ -129,7 +130,8 @@ class Batcher:
     def _lane(self, name: str, kind: str) -> Lane:
         lane = self._lanes.get((name, kind))
         if lane is None:
-            lane = self._lanes[name, kind] = Lane(f"{name}-{kind}", self.settings, self._done(name))
+            workers = self.settings.slow_workers if kind == LONG else 1
+            lane = self._lanes[name, kind] = Lane(f"{name}-{kind}", self.settings, self._done(name), workers)
         return lane
 
     def _check_room(self, name: str, lane: Lane, coming: int, speed: float) -> None:
@@ -158,7 +160,7 @@ class Batcher:
 
     async def iterate(
         self, name: str, make: Callable[[Model], Iterator[T]], *, timeout: float | None = None
-    ) -> AsyncIterator[T]:
+    ) -> AsyncGenerator[T, None]:
         """The pieces of an iterator over the model, as they come: for texts that are written while the client reads.
 
         `make` and the iterator run in a thread of their own. Closing this closes the iterator.
@@ -172,10 +174,11 @@ class Batcher:
             )
         self._writing += 1
         stop, room = threading.Event(), threading.Semaphore(AHEAD)
+        loop, pieces = asyncio.get_running_loop(), asyncio.Queue[Any]()
+        seconds = min(timeout or self.settings.timeout, self.settings.max_timeout)
+        end = loop.time() + seconds
         try:
-            with await self.registry.acquire(name) as held:
-                loop, pieces = asyncio.get_running_loop(), asyncio.Queue[Any]()
-                end = loop.time() + min(timeout or self.settings.timeout, self.settings.max_timeout)
+            with await self._acquired(name, seconds, end) as held:
 
                 def put(piece: Any) -> None:
                     loop.call_soon_threadsafe(pieces.put_nowait, piece)
@@ -187,7 +190,7 @@ class Batcher:
                     try:
                         piece = await asyncio.wait_for(pieces.get(), end - loop.time())
                     except TimeoutError:
-                        raise too_late(timeout or self.settings.timeout) from None
+                        raise too_late(seconds) from None
                     room.release()
                     if piece is END:
                         return

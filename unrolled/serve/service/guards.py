@@ -63,7 +63,14 @@ class Guard:
             await self._app(scope, receive, send)
             return
         await self._begin()
+        origin = cross_origin(scope, self._settings.origins)
+        if origin is not None:
+            send = readable_from(origin, send)
         try:
+            if origin is not None and is_preflight(scope):
+                self._check_site(host_of(scope["headers"]), origin)
+                await answer_preflight(send)
+                return
             self._check(scope)
         except ServiceError as error:
             self._metrics.refused.add(error.code or "")
@@ -99,7 +106,8 @@ class Guard:
             seconds = time.perf_counter() - began
             self._metrics.requests.add(route, str(status or 499))
             self._metrics.seconds.observe(seconds, route)
-            LOG.info("%s %s %s %.1f ms", scope["method"], route, status or 499, seconds * 1000)
+            if self._settings.access_log:
+                LOG.info("%s %s %s %.1f ms", scope["method"], route, status or 499, seconds * 1000)
 
     async def _socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """A socket until its end: a client that leaves is no error, and any other error is logged and closes it."""
@@ -127,9 +135,8 @@ class Guard:
                 f"The headers and URL have {size:,} bytes; the limit is {settings.max_header:,}.",
                 "headers_too_large",
             )
-        given = {name: value for name, value in headers if name in (b"host", b"origin", b"content-length")}
-        host = given.get(b"host", b"").decode("latin-1").lower()
-        self._check_site(host, given.get(b"origin"))
+        given = {name: value for name, value in headers if name in (b"origin", b"content-length")}
+        self._check_site(host_of(headers), given.get(b"origin"))
         declared = given.get(b"content-length", b"0")
         if not declared.isdigit() or int(declared) > settings.max_body:
             raise too_large(settings)
@@ -216,6 +223,45 @@ class Body:
             if self._size > self._settings.max_body:
                 raise too_large(self._settings)
         return message
+
+
+def host_of(headers: Any) -> str:
+    return next((value.decode("latin-1").lower() for name, value in headers if name == b"host"), "")
+
+
+def cross_origin(scope: Scope, allowed: tuple[str, ...]) -> bytes | None:
+    """The origin of a page of another site that may call the service; None for all other requests."""
+    if not allowed or scope["type"] != "http":
+        return None
+    origin = next((value for name, value in scope["headers"] if name == b"origin"), None)
+    return origin if origin is not None and origin.decode("latin-1").lower() in allowed else None
+
+
+def is_preflight(scope: Scope) -> bool:
+    """True if a browser asks whether a page may send a request."""
+    return scope["method"] == "OPTIONS" and any(n == b"access-control-request-method" for n, _ in scope["headers"])
+
+
+def readable_from(origin: bytes, send: Send) -> Send:
+    """A `send` whose answers, errors too, a page of this origin may read."""
+
+    async def send_on(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            more = [(b"access-control-allow-origin", origin), (b"vary", b"origin")]
+            message = {**message, "headers": [*message.get("headers", ()), *more]}
+        await send(message)
+
+    return send_on
+
+
+async def answer_preflight(send: Send) -> None:
+    headers = [
+        (b"access-control-allow-methods", b"GET, POST"),
+        (b"access-control-allow-headers", b"authorization, content-type, x-api-key"),
+        (b"access-control-max-age", b"600"),
+    ]
+    await send({"type": "http.response.start", "status": 204, "headers": [*headers, *SECURITY]})
+    await send({"type": "http.response.body", "body": b""})
 
 
 def is_open(path: str) -> bool:

@@ -16,6 +16,7 @@ from unrolled.serve.service.errors import ErrorBody, ServiceError
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
+ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorBody, "description": text}
     for status, text in {
@@ -37,13 +38,12 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 
 def json_response(found: Any, status: int = 200) -> Response:
     """A value as JSON; every float keeps its bits."""
-    body = json.dumps(found, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-    return Response(body, status, media_type="application/json")
+    return Response(ENCODE(found).encode(), status, media_type="application/json")
 
 
 def event(value: Any) -> str:
     """A value as a server-sent event."""
-    return f"data: {json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(',', ':'))}\n\n"
+    return f"data: {ENCODE(value)}\n\n"
 
 
 def event_stream(events: AsyncIterator[str]) -> Response:
@@ -68,17 +68,27 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
 
     The body of the request must have been read.
     """
-    task = asyncio.ensure_future(work)
+    asking = asyncio.current_task()
+    assert asking is not None
+    working, stopped = True, False
+
+    def stop(ended: asyncio.Future[None]) -> None:
+        nonlocal stopped
+        if working and not ended.cancelled():
+            stopped = True
+            asking.cancel()
+
     gone = asyncio.ensure_future(left(request))
+    gone.add_done_callback(stop)
     try:
-        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise ServiceError(499, "The client left.", "client_left")
-        return task.result()
+        return await work
+    except asyncio.CancelledError:
+        if stopped and not asking.uncancel():
+            raise ServiceError(499, "The client left.", "client_left") from None
+        raise
     finally:
+        working = False
         gone.cancel()
-        if not task.done():
-            task.cancel()
 
 
 async def left(request: Request) -> None:

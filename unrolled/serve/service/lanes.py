@@ -1,14 +1,15 @@
-"""A lane: inputs that wait for one worker thread, and the batches it makes of them."""
+"""A lane: inputs that wait for worker threads, and the batches it makes of them."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import queue
 import threading
 import time
 from bisect import insort
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -42,8 +43,9 @@ class Job:
     options: Mapping[str, Any]
     key: Any  # jobs with equal keys may be joined
     priority: int
+    joins: bool
     future: asyncio.Future[list[Any]]
-    answers: list[Any] = field(default_factory=list)
+    answers: list[Any]
     left: int = 0
     dead: bool = False  # nobody waits for it any more; also read by worker threads
 
@@ -77,26 +79,28 @@ class BatchOutcome:
 
 
 class Lane:
-    """Waiting units and the thread that works on them, a batch at a time. Used in the event loop's thread.
+    """Waiting units and the threads that work on them, a batch each at a time. Used in the event loop's thread.
 
-    While the thread works, units gather; when it is free it takes those that fit the first. A free thread waits for
-    more only where the latest batches show that more will come.
+    While the threads work, units gather; one that is free takes those that fit the first, and leaves their share to
+    others that are free. A free thread waits for more only where the latest batches show that more will come.
     """
 
-    def __init__(self, name: str, settings: ServeSettings, done: Callable[[BatchOutcome], None]) -> None:
+    def __init__(
+        self, name: str, settings: ServeSettings, done: Callable[[BatchOutcome], None], workers: int = 1
+    ) -> None:
         self.waiting: list[WorkUnit] = []
         self._settings, self._done = settings, done
-        self._busy = False
+        self._workers = self._free = workers
         self._crowd = 1.0  # mean size of the latest batches
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._batches: queue.SimpleQueue[list[WorkUnit] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name=f"unrolled-{name}", daemon=True)
-        self._thread.start()
+        for _ in range(workers):
+            threading.Thread(target=self._work, name=f"unrolled-{name}", daemon=True).start()
 
     @property
     def idle(self) -> bool:
-        return not self._busy and not self.waiting
+        return self._free == self._workers and not self.waiting
 
     def add(self, units: Sequence[WorkUnit]) -> None:
         for unit in units:
@@ -109,10 +113,11 @@ class Lane:
             self.waiting = [unit for unit in self.waiting if unit.job is not job]
 
     def close(self) -> None:
-        self._batches.put(None)
+        for _ in range(self._workers):
+            self._batches.put(None)
 
     def _kick(self) -> None:
-        if self._busy or not self.waiting or self._timer is not None:
+        if not self._free or not self.waiting or self._timer is not None:
             return
         if len(self.waiting) < min(self._settings.max_batch, self._crowd - 0.5) and self._settings.max_wait_ms:
             self._timer = self._loop.call_later(self._settings.max_wait_ms / 1000, self._start)
@@ -123,22 +128,21 @@ class Lane:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._busy or not self.waiting:
-            return
-        batch = self._take()
-        self._crowd += 0.3 * (len(batch) - self._crowd)
-        self._busy = True
-        self._batches.put(batch)
+        while self._free and self.waiting:
+            batch = self._take(min(self._settings.max_batch, math.ceil(len(self.waiting) / self._free)))
+            self._crowd += 0.3 * (len(batch) - self._crowd)
+            self._free -= 1
+            self._batches.put(batch)
 
-    def _take(self) -> list[WorkUnit]:
+    def _take(self, most: int) -> list[WorkUnit]:
         """The first unit, and those that may go with it."""
         first = self.waiting[0]
         batch: list[WorkUnit] = []
         rest: list[WorkUnit] = []
         for unit in self.waiting:
             fits = unit is first or (
-                len(batch) < self._settings.max_batch
-                and first.job.work.joins
+                len(batch) < most
+                and first.job.joins
                 and unit.job.key == first.job.key
                 and abs(unit.size - first.size) <= 1
             )
@@ -147,7 +151,7 @@ class Lane:
         return batch
 
     def _finished(self, outcome: BatchOutcome) -> None:
-        self._busy = False
+        self._free += 1
         self._done(outcome)
         self._loop.call_soon(self._kick)  # after the requests that have just come are read
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import math
 import socket
 import warnings
 from collections.abc import Callable
@@ -14,10 +16,11 @@ import uvicorn
 
 from unrolled.errors import Note, UserError
 from unrolled.serve.service.app import Service, make_app
+from unrolled.serve.service.connection import connections_of
 from unrolled.serve.service.settings import ServeSettings
 
 BACKLOG = 2048
-LAST_LOOK = 0.2  # seconds in which connections that are kept open learn that they end
+LAST_LOOK = 0.2  # seconds in which clients learn that the service ends
 
 
 class Server(uvicorn.Server):
@@ -26,6 +29,7 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, service: Service, say: Callable[[str], None]) -> None:
         super().__init__(config)
         self._service, self._say = service, say
+        self._late: list[asyncio.Task[Any]] = []
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -41,14 +45,37 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """No new connections; open ones hear `Connection: close` with their next answer; then all are waited for."""
+        """Every answer says `Connection: close` from now on; then no new connections; then all are waited for.
+
+        Load balancers see at /readyz that the service ends while it still takes what they have sent.
+        """
         self._service.draining = True
+        await asyncio.sleep(LAST_LOOK)
+        for one in sockets or ():
+            self._accept_all(one)
         for server in self.servers:
             server.close()
         for one in sockets or ():
             one.close()
         await asyncio.sleep(LAST_LOOK)
         await super().shutdown([])
+
+    def _accept_all(self, listening: socket.socket) -> None:
+        """Take the connections that are complete and wait to be accepted: closing the socket would reset them."""
+        config, loop = self.config, asyncio.get_running_loop()
+
+        def connection() -> asyncio.Protocol:
+            made: asyncio.Protocol = config.http_protocol_class(  # type: ignore[call-arg, assignment]
+                config=config, server_state=self.server_state, app_state=self.lifespan.state
+            )
+            return made
+
+        listening.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                accepted, _ = listening.accept()
+                accepted.setblocking(False)
+                self._late.append(loop.create_task(loop.connect_accepted_socket(connection, accepted)))
 
 
 def run(models: Any, settings: ServeSettings, say: Callable[[str], None]) -> None:
@@ -70,8 +97,8 @@ def run(models: Any, settings: ServeSettings, say: Callable[[str], None]) -> Non
         access_log=False,
         server_header=False,
         backlog=BACKLOG,
-        timeout_graceful_shutdown=int(settings.drain),
-        h11_max_incomplete_event_size=settings.max_header,
+        timeout_graceful_shutdown=math.ceil(settings.drain),
+        http=connections_of(settings.read_timeout, 4 * settings.max_header),
         proxy_headers=settings.proxy is not None,
         forwarded_allow_ips=settings.proxy or "",
     )

@@ -59,7 +59,7 @@ class Served:
     error: str | None = None  # why the file's latest state is not used
     loads: int = 0
     last_used: float = 0.0
-    loading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    loading: asyncio.Task[None] | None = None  # of all who wait for it
 
     @property
     def idle(self) -> bool:
@@ -100,7 +100,7 @@ class Registry:
     def start(self) -> None:
         """Forget what belongs to an earlier event loop."""
         for served in self._served.values():
-            served.loading = asyncio.Lock()
+            served.loading = None
 
     @property
     def names(self) -> list[str]:
@@ -123,12 +123,16 @@ class Registry:
         """The model of a name, loaded if it is not. Release the lease when the answer is there."""
         served = self.served(name)
         served.last_used = time.monotonic()
-        if served.version is None:
-            async with served.loading:
-                if served.version is None:
-                    await self._load(served)
-        assert served.version is not None
+        while served.version is None:  # again where it was unloaded before this task went on
+            await self._load_once(served)
         return ModelLease(served, served.version)
+
+    async def _load_once(self, served: Served) -> None:
+        """Read the file in a task that all share who wait for it: one who leaves does not stop it."""
+        if served.loading is None:
+            served.loading = asyncio.ensure_future(self._load(served))
+            served.loading.add_done_callback(lambda task: _loaded(served, task))
+        await asyncio.shield(served.loading)
 
     async def _load(self, served: Served) -> None:
         """Read the file; the old version, if there is one, stays where it cannot be read."""
@@ -144,7 +148,7 @@ class Registry:
         except Exception as error:
             known = isinstance(error, (UserError, ServiceError))
             served.error = str(error) if known else f"It failed with {type(error).__name__}."
-            served.refused = stamp
+            served.refused = None if isinstance(error, ServiceError) else stamp  # memory may be free the next time
             self._failures.add(served.name)
             LOG.warning("model %s: its file was not loaded: %s", served.name, served.error)
             if served.version is None:
@@ -190,11 +194,9 @@ class Registry:
             if served.path is None or served.version is None:
                 continue
             stamp = await self._in_reader(_stamp, served.path)
-            if stamp is None or stamp in (served.stamp, served.refused):
+            if served.version is None or stamp is None or stamp in (served.stamp, served.refused):
                 continue
-            async with served.loading:
-                if served.version is not None:
-                    await self._load(served)
+            await self._load_once(served)
 
     async def watch(self) -> None:
         """Look at the files again and again."""
@@ -243,6 +245,12 @@ def _entry(name: str, given: str | Path | Model) -> Served:
     if isinstance(given, Model):
         return Served(name, None, given.task.name, Version(given, _bytes_of(given)), loads=1)
     return Served(name, str(given), read_about(find_file(given)).task)
+
+
+def _loaded(served: Served, task: asyncio.Task[None]) -> None:
+    served.loading = None
+    if not task.cancelled():
+        task.exception()  # those who waited have it; if all left, it is in the log
 
 
 def _stamp(path: str) -> Stamp | None:

@@ -26,6 +26,7 @@ class ServeSettings:
     threads: int | None = None  # of torch in each worker; None: half the cores
     memory: int | None = None  # bytes of all loaded models; None: no limit
     reload_every: float = 2.0  # how often the files of loaded models are looked at; 0: never
+    access_log: bool = False  # a line for each request: route, status, time
     files: Path | None = None  # folder of word lists, lexicons and language models that requests may name
 
     max_wait_ms: float = 2.0  # that a request waits for others to join
@@ -80,3 +81,8 @@ class ServeSettings:
     @property
     def worker_threads(self) -> int:
         return self.threads or max(1, (os.cpu_count() or 1) // 2)
+
+    @property
+    def slow_workers(self) -> int:
+        """Threads for slow inputs of a model; each computes with `worker_threads`."""
+        return max(1, (os.cpu_count() or 1) // self.worker_threads)

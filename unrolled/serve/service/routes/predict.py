@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.datastructures import UploadFile
 
@@ -41,6 +42,7 @@ def router(service: Service) -> APIRouter:
         add_embed(routes, service, entry.name, entry.task)
         add_score(routes, service, entry.name)
         add_trace(routes, service, entry.name, entry.task)
+    service.direct |= {route.path: route for route in routes.routes if isinstance(route, APIRoute)}
 
     @routes.post("/{name}/{verb}", include_in_schema=False)
     async def unknown(name: str, verb: str) -> Response:
