@@ -43,7 +43,7 @@ def json_response(found: Any, status: int = 200) -> Response:
 
 def event(value: Any) -> str:
     """A value as a server-sent event."""
-    return f"data: {json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(',', ':'))}\n\n"
+    return f"data: {ENCODE(value)}\n\n"
 
 
 def event_stream(events: AsyncIterator[str]) -> Response:
