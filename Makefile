@@ -12,6 +12,9 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
+# Bytecode is made when a module is first imported, and kept: most of what is installed never is.
+INSTALL := $(PIP) install --no-compile -c constraints.txt
+export PYTHONDONTWRITEBYTECODE :=
 NATIVE := CMakeLists.txt $(wildcard native/*) $(wildcard native/*/*)
 
 .PHONY: demo test kill fuzz test-gpu sanitize-gpu check-style check-types clean FORCE
@@ -21,10 +24,10 @@ demo: $(VENV)/installed
 	$(BIN)/unrolled run $$(ls -dt runs/generate-* | head -n 1) --prompt "The " --max-tokens 300 --seed 1
 	@echo; echo "Next: source $(BIN)/activate, then unrolled train generate --train YOUR_TEXT.txt, or unrolled --help"
 
-# mypy runs beside the tests, and its verdict comes last. The processes that tests start share bytecode.
+# mypy runs beside the tests, and its verdict comes last.
 test: check-style
 	@$(BIN)/mypy > $(VENV)/types.txt 2>&1 & types=$$!; \
-	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 --dist worksteal; tests=$$?; \
+	$(BIN)/pytest -n 2 --dist worksteal; tests=$$?; \
 	wait $$types; types=$$?; echo "mypy:"; cat $(VENV)/types.txt; exit $$((tests || types))
 
 kill: $(VENV)/installed-dev
@@ -69,13 +72,13 @@ $(VENV)/modules: $(BIN)/python FORCE
 SOURCES := $(BIN)/python $(VENV)/modules pyproject.toml constraints.txt $(NATIVE)
 
 $(VENV)/installed: $(SOURCES)
-	$(PIP) install -c constraints.txt torch
-	$(PIP) install -c constraints.txt --editable .
+	$(INSTALL) torch
+	$(INSTALL) --editable .
 	@touch $@
 
 $(VENV)/installed-dev: $(SOURCES)
-	$(PIP) install -c constraints.txt torch
-	$(PIP) install -c constraints.txt --editable '.[dev]'
+	$(INSTALL) torch
+	$(INSTALL) --editable '.[dev]'
 	@touch $@ $(VENV)/installed
 
 clean:

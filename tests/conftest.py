@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 # The tensors here are tiny, and tests run side by side: threads would only wait for each other. OpenMP and BLAS read
 # this when they are loaded, here and in every process that a test starts.
 os.environ["OMP_NUM_THREADS"] = "1"
 
 import pytest
-import torch
 
 from tests.sharing import made_once, pytest_configure, pytest_unconfigure
-from unrolled import api
-from unrolled.model import Model
-from unrolled.see.figures.curves import curves
 
-torch.set_num_threads(1)
+if TYPE_CHECKING:
+    from unrolled.model import Model
+
 __all__ = ["pytest_configure", "pytest_unconfigure"]
 
 
 def pytest_collection_finish() -> None:
     """Garbage collection leaves out what has been imported and collected: millions of objects that stay to the end."""
+    if "torch" in sys.modules:  # not in the process that starts the workers, which imports nothing large
+        sys.modules["torch"].set_num_threads(1)
     gc.collect()
     gc.freeze()
 
@@ -33,6 +35,8 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(autouse=True)
 def own_seed(request: pytest.FixtureRequest) -> None:
     """Each test draws its own numbers, the same in every run and in any order."""
+    import torch
+
     torch.manual_seed(zlib.crc32(request.node.nodeid.encode()))
 
 
@@ -51,6 +55,8 @@ def short_runs() -> Iterator[None]:
 @pytest.fixture
 def with_curves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Training draws its curves, as it does for users."""
+    from unrolled.see.figures.curves import curves
+
     monkeypatch.setattr(CURVES, curves)
 
 
@@ -71,6 +77,8 @@ def run_of(data: Path) -> Callable[[str], Path]:
 
 @pytest.fixture(scope="session")
 def model_of(run_of: Callable[[str], Path]) -> Callable[[str], Model]:
+    from unrolled import api
+
     found: dict[str, Model] = {}
 
     def find(kind: str) -> Model:

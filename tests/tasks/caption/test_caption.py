@@ -52,7 +52,9 @@ def test_every_kind_learns(kind: str, tmp_path: Path) -> None:
     """Guessing among the twelve things that can be seen would be right once in twelve."""
     table = features(tmp_path)
     images = str(tmp_path / "features.npz")
-    model = train(table, tmp_path / "run", data__images=images, train__max_steps=250, **KINDS[kind])
+    model = train(
+        table, tmp_path / "run", data__images=images, train__max_steps=250, train__eval_every=250, **KINDS[kind]
+    )
     assert model.evaluate(table)["exact_match"] > (0.4 if kind == "hard" else 0.75)
 
 
@@ -60,7 +62,7 @@ def test_every_kind_learns(kind: str, tmp_path: Path) -> None:
 def test_features_of_regions_or_one_vector(vectors: bool, tmp_path: Path) -> None:
     table = features(tmp_path, vectors=vectors)
     images = str(tmp_path / "features.npz")
-    model = train(table, tmp_path / "run", data__images=images, train__max_steps=250)
+    model = train(table, tmp_path / "run", data__images=images, train__max_steps=250, train__eval_every=250)
     assert model.evaluate(table)["exact_match"] > 0.9
     network: Any = model.network
     assert network.attends == (not vectors)
