@@ -47,7 +47,8 @@ def main() -> None:
         write_files(data)
         models: dict[str, Any] = {kind: train(kind, data, Path(folder) / kind) for kind in given.kinds.split(",")}
         port, server = served(models)
-        command = [given.schemathesis, "run", f"http://127.0.0.1:{port}/openapi.json"]
+        expected = str(Path(__file__).with_suffix(".toml"))
+        command = [given.schemathesis, "--config-file", expected, "run", f"http://127.0.0.1:{port}/openapi.json"]
         command += ["--max-examples", str(given.examples), "--seed", str(given.seed), "--no-color"]
         command += ["--continue-on-failure", "--request-timeout", "60", "--max-time", str(given.seconds)]
         command += ["--suppress-health-check", "all", "--generation-allow-x00", "true"]
@@ -62,7 +63,7 @@ def main() -> None:
         server.should_exit = True
     facts = {
         "machine": machine(),
-        "command": " ".join(command[1:]).replace(str(port), "PORT"),
+        "command": " ".join(command[3:]).replace(str(port), "PORT"),
         "seconds": round(time.monotonic() - began),
         "exit code": process.returncode,
         "summary": summary("".join(lines)),

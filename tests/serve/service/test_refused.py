@@ -60,6 +60,48 @@ def test_wrong_bodies(client_of: Clients, path: str, body: Any, status: int, err
     assert answer.status_code == status
 
 
+HOSTILE = [
+    b"",
+    b"\x00",
+    b"null",
+    b"[]",
+    b'"inputs"',
+    b"{" * 100_000,
+    b"[" * 100_000,
+    b'{"inputs": NaN}',
+    b'{"inputs": 1e999}',
+    b'{"inputs": {}}',
+    b'{"inputs": [null]}',
+    b'{"inputs": [["one"]]}',
+    b'{"inputs": "\\ud800"}',
+    b'{"inputs": "\xff"}',
+    b'{"inputs": {"frames": [[1, 2], [3]]}}',
+    b'{"inputs": {"frames": [[1e400]]}}',
+    b'{"inputs": {"frames": [{}]}}',
+    b'{"inputs": {"frames": ' + b"[" * 200 + b"]" * 200 + b"}}",
+    b'{"inputs": {"audio": "QUJD"}}',
+    b'{"inputs": {"words": []}}',
+    b'{"inputs": "one", "timeout": 0}',
+    b'{"inputs": "one", "timeout": -1e308}',
+    b'{"inputs": "one", "timeout": true}',
+    b'{"inputs": "one", "priority": 99999999999999999999}',
+    b'{"inputs": "one", "options": {"__class__": "x"}}',
+    b'{"inputs": "one", "options": {"lexicon": "../../etc/passwd"}}',
+    b'{"inputs": "one", "inputs2": "one"}',
+]
+
+
+def test_hostile_bodies_are_the_clients_mistake(client_of: Clients) -> None:
+    """No body makes the service fail, and every answer has the one shape."""
+    with client_of("classify", "generate-lstm") as client:
+        for path in (PREDICT, "/v1/models/generate-lstm/predict", "/v1/models/classify/embed"):
+            for body in HOSTILE:
+                answer = client.post(path, content=body, headers={"content-type": "application/json"})
+                assert (path, body[:60], answer.status_code // 100) == (path, body[:60], 4), answer.text
+                assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
+        assert client.post(PREDICT, json={"inputs": "one"}).status_code == 200
+
+
 def test_hosts_origins_keys_and_rates(client_of: Clients, tmp_path: Path) -> None:
     keys = tmp_path / "keys.txt"
     keys.write_text("# the clients\nana 0123456789abcdef0123\n")

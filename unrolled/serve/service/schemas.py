@@ -13,6 +13,7 @@ from unrolled.tasks.options import Option
 
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 LARGEST = 2**31 - 1
+SOME = Field(json_schema_extra={"minItems": 1})  # `check_count` says so in a better message
 # options that multiply the work, and what a request may ask for at the most
 MOST = {
     "beam": 256,
@@ -51,7 +52,7 @@ class BodyOfEvery(BaseModel):
     """The keys of every request beside its inputs."""
 
     model_config = STRICT
-    timeout: float | None = Field(None, gt=0, description="Seconds until the answer must be there.")
+    timeout: float | None = Field(None, ge=0.001, description="Seconds until the answer must be there.")
     priority: int = Field(0, ge=-9, le=9, description="Higher ones are answered first.")
 
 
@@ -155,7 +156,7 @@ def body_model(name: str, help: str, **values: Any) -> type[BaseModel]:
 
 
 def one_or_many(kind: Any) -> Any:
-    return (kind | list[kind], Field(description="One input, or a list of them."))
+    return (kind | Annotated[list[kind], SOME], Field(description="One input, or a list of them."))
 
 
 @cache
@@ -187,7 +188,7 @@ def embed_model(task: str) -> type[BaseModel]:
 class ScoreRequest(BodyOfEvery):
     """Texts to score."""
 
-    inputs: str | list[str] = Field(description="One text, or a list of them.")
+    inputs: str | Annotated[list[str], SOME] = Field(description="One text, or a list of them.")
 
 
 @cache

@@ -93,7 +93,7 @@ def evaluate_file(model: Model, path: str | Path) -> dict[str, Any]:
     check_shape(assets.reader, [e.input for e in examples], [e.place for e in examples])
     encoded = assets.encoded(examples)
     steps = [one.steps for one in encoded]
-    inputs = input_batches(assets.reader, [e.input for e in examples], steps, config.model.ngrams)
+    inputs = input_batches(assets.reader, [e.input for e in examples], steps, config.model)
     labels = targets_of(assets, examples, config.data.multi_label)
     batches = RowBuckets(encoded, [len(one) for one in steps], lambda r: inputs(r, labels(r)), batch_size=AT_ONCE)
     return score_examples(model, examples, batches)
