@@ -146,15 +146,15 @@ def cpu_of(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def batch_size(address: str) -> float:
-    """The mean number of streams in a step so far."""
+def batches(address: str) -> tuple[float, float]:
+    """The streams in all steps so far, and the number of steps."""
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
         text = answer.read().decode()
     found = {
         key: float(value)
         for key, value in re.findall(r'unrolled_batch_size_(sum|count)\{model="hear",work="stream"\} (\S+)', text)
     }
-    return round(found["sum"] / found["count"], 1) if found.get("count") else 0.0
+    return found["sum"], found["count"]
 
 
 def measured(model: Path, streams: int, seconds: float, threads: int) -> dict[str, Any]:
@@ -162,15 +162,15 @@ def measured(model: Path, streams: int, seconds: float, threads: int) -> dict[st
     with served(model, threads) as (address, pid):
         url = f"ws://{address}/v1/models/hear/stream"
         subprocess.run([sys.executable, __file__, "--client", url, "4", "1"], check=True, capture_output=True)  # warm
-        before = cpu_of(pid)
+        before, (streams_before, steps_before) = cpu_of(pid), batches(address)
         client = [sys.executable, __file__, "--client", url, str(streams), str(seconds)]
         done = subprocess.run(client, check=True, capture_output=True, text=True, timeout=seconds * 3 + 120)
-        used = cpu_of(pid) - before
+        used, (streams_after, steps_after) = cpu_of(pid) - before, batches(address)
         found: dict[str, Any] = json.loads(done.stdout)
         per_second = round(1000 * used / (streams * seconds), 3)
         held = found["p99"] <= LIMIT
         return {"streams": streams, "held": held, **found, "cpu_ms_per_stream_second": per_second,
-                "batch": batch_size(address)}  # fmt: skip
+                "batch": round((streams_after - streams_before) / (steps_after - steps_before), 1)}  # fmt: skip
 
 
 def main() -> None:

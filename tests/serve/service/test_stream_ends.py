@@ -163,13 +163,13 @@ def test_a_token_of_other_weights_is_refused(tmp_path: Path) -> None:
         (SPEECH, {"type": "feed", "input": {"frames": [[1.0]]}}, "Sound comes as binary messages.", 1008),
         (SPEECH, {"type": "write"}, "Input tag 'write' found using 'type' does not match any of the expected tags: "
          "'feed', 'end', 'state'.", 1008),
-        (SPEECH, b"1" * 3001, "A message has more than 3,000 bytes.", 1009),
-        ({"format": "f32le", "rate": 8000}, b"\0\0\xc0\x7f" * 9, "The piece holds samples that are not finite. "
+        (SPEECH, b"1" * 6001, "A message has more than 6,000 bytes.", 1009),
+        ({"format": "f32le", "rate": 8000}, b"\0\0\xc0\x7f" * 1450, "The piece holds samples that are not finite. "
          "Expected numbers from −1 to 1.", 1008),
     ],
 )  # fmt: skip
 def test_mistakes_are_told_before_the_close(start: dict[str, Any], then: Any, message: str, code: int) -> None:
-    with client_of_models(HEAR, max_message=3000) as client, connected(client, HEAR, **start) as socket:
+    with client_of_models(HEAR, max_message=6000) as client, connected(client, HEAR, **start) as socket:
         if then is not None:
             receive(socket, "ready")
             socket.send_bytes(then) if isinstance(then, bytes) else socket.send_json(then)

@@ -234,6 +234,16 @@ class RecognizeStream:
         """How far the network has read, in the answer's unit."""
         return self.assets.reader.moment(self._blocks.frames)
 
+    @property
+    def wants(self) -> int:
+        """Samples or frames until the network reads the next block; 0: not known."""
+        blocks, mel = self._blocks, self.assets.reader.mel
+        if self._resampler is not None:
+            return 0
+        if self.assets.reader.kind == "audio":
+            return (blocks.block - 1) * mel.hop + mel.window - len(blocks._samples)
+        return blocks.block - len(blocks._frames)
+
     def words(self, first: int = 0) -> tuple[list[TimeSpan], int]:
         """The words so far from the label `first` on, with times, and the label that the last of them begins with.
 

@@ -121,6 +121,11 @@ class HearingStream(LiveStream):
             return 64 * self.width
         return int(self.given["rate"] * SLICE) * self.width
 
+    @property
+    def wanted(self) -> int:
+        """Bytes until the network reads on, or until there are too many."""
+        return min(self.stream.wants, self.most - self.position + 1) * self.width - len(self._rest)
+
     def about(self) -> Message:
         expected = {"rate": self._reader.rate} if self.sound else {"shape": list(self._reader.shape)}
         return {**super().about(), "reads": expected, "times": self._reader.unit}

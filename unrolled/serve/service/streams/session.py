@@ -75,6 +75,7 @@ class StreamSession:
         self._lease: ModelLease | None = None
         self._start: dict[str, Any] = {}
         self._at_once = 2**30
+        self._held = b""  # sound that does not fill a block yet
         self._stop = False  # what is being written
         self._waits: float | None = None  # since when, for the client
         self._sends: float | None = None
@@ -200,8 +201,11 @@ class StreamSession:
         if isinstance(item, bytes):
             if not isinstance(live, HearingStream):
                 raise ServiceError(400, "Binary messages are sound or frames of recognize.", "invalid_value", "type")
-            await self._send(await self._step(works.feed, Step(live, item)))
+            self._held = self._held + item if self._held else item
+            if len(self._held) >= live.wanted:
+                await self._feed_held()
             return
+        await self._feed_held()
         message = read_message(self.task, item)
         if isinstance(message, StateMessage):
             await self._send(await self._token())
@@ -214,6 +218,13 @@ class StreamSession:
         elif message.type == "feed":
             piece = native(message.input, self.service.settings)
             await self._send(await self._step(works.feed, Step(live, piece)))
+
+    async def _feed_held(self) -> None:
+        """Feed what has come of a block."""
+        if self._held:
+            assert self._live is not None
+            step, self._held = Step(self._live, self._held), b""
+            await self._send(await self._step(self.service.streams.works.feed, step))
 
     async def _write(self, live: ReadingStream, options: dict[str, Any]) -> None:
         given: dict[str, Any] | None = options
@@ -260,6 +271,7 @@ class StreamSession:
         if why == LEFT:
             raise WebSocketDisconnect(1006)
         if self._live is not None and why != TAKEN:
+            await self._feed_held()
             await self._send(await self._token())
         status, code, text, close = ENDS[why]
         await self._fail(ServiceError(status, text.format(idle=self.service.settings.stream_idle), code), close, why)
