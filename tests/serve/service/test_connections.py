@@ -47,7 +47,7 @@ def request(text: str, more: str = "") -> bytes:
 
 
 def everything(port: int, sent: bytes, seconds: float = 20) -> bytes:
-    """What a connection gets until its end."""
+    """The bytes that a connection gets until its end."""
     found = b""
     with socket.create_connection(("127.0.0.1", port), timeout=seconds) as link:
         link.sendall(sent)

@@ -7,6 +7,8 @@ from typing import Any
 
 from litserve import LitAPI
 
+from unrolled.jobs import load_model
+from unrolled.model import find_file
 from unrolled.serve.service.answers import prediction
 
 
@@ -21,9 +23,7 @@ class LitModel(LitAPI):  # type: ignore[misc]
         self.path, self.options = str(path), options or {}
 
     def setup(self, device: str) -> None:
-        from unrolled import load
-
-        self.model = load(self.path, device=device)
+        self.model = load_model(find_file(self.path), device=device)
 
     def decode_request(self, request):  # type: ignore[no-untyped-def]  # LitServe reads the annotation
         return request["inputs"]

@@ -7,6 +7,8 @@ from typing import Any
 
 from ray import serve
 
+from unrolled.jobs import load_model
+from unrolled.model import find_file
 from unrolled.serve.service.answers import prediction
 
 
@@ -14,9 +16,7 @@ class RayModel:
     """Answers {"inputs": one} with {"predictions": [answer]}; Ray joins the requests of a replica into batches."""
 
     def __init__(self, path: str, options: dict[str, Any]) -> None:
-        from unrolled import load
-
-        self.model, self.options = load(path), options
+        self.model, self.options = load_model(find_file(path), device="cpu"), options
 
     @serve.batch(max_batch_size=64, batch_wait_timeout_s=0.005)  # type: ignore[untyped-decorator]
     async def answers(self, inputs: list[Any]) -> list[Any]:
