@@ -143,7 +143,7 @@ def test_translations(client_of: Clients, model_of: Models) -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"best_of": 2}, "best_of is not supported beyond n. Ask for more texts with n."),
+    ({"best_of": 3, "n": 2}, "best_of is not supported beyond n. Ask for more texts with n."),
     ({"presence_penalty": 0.5}, "presence_penalty is not supported. Leave it out."),
     ({"logit_bias": {"1": -100}}, "logit_bias is not supported. Leave it out."),
     ({"suffix": "end"}, "suffix is not supported. Leave it out."),

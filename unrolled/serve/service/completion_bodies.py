@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from unrolled.serve.service.errors import unsupported
 from unrolled.serve.service.schemas import MOST, STRICT, BodyOfEvery
@@ -19,6 +19,14 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "frequency_penalty": (None, 0.0),
     "logit_bias": (None, {}),
 }
+# JSON has one kind of number: 2.0 is whole, too
+WHOLE = BeforeValidator(lambda one: int(one) if isinstance(one, float) and one.is_integer() else one)
+Length = Annotated[int, Field(ge=0, le=MOST["max_tokens"]), WHOLE]
+Kept = Annotated[int, Field(ge=0, le=2**31 - 1), WHOLE]
+Choices = Annotated[int, Field(ge=1, le=MOST_CHOICES), WHOLE]
+Seed = Annotated[int, Field(ge=0, le=MOST["seed"]), WHOLE]
+Shown = Annotated[int, Field(ge=0, le=MOST_LOGPROBS), WHOLE]
+ZERO: dict[str, Any] = {"minimum": 0, "maximum": 0}
 Stop = Annotated[str, Field(min_length=1, max_length=1000)]
 
 
@@ -36,24 +44,26 @@ class CompletionRequest(BodyOfEvery):
     model_config = ConfigDict(**STRICT, json_schema_extra={"description": "As OpenAI's clients send it."})
     model: str = Field(description="The name of a model of generate or translate.")
     prompt: str | Annotated[list[str], Field(min_length=1)] = Field("", description="One text, or a list of them.")
-    max_tokens: int | None = Field(None, ge=0, le=MOST["max_tokens"], description="0 only with echo.")
+    max_tokens: Length | None = Field(None, description="0 only with echo.")
     temperature: float | None = Field(None, ge=0, le=100)
     top_p: float | None = Field(None, gt=0, le=1)
-    top_k: int | None = Field(None, ge=0, le=2**31 - 1, description="Draw from the k most likely tokens; 0: all.")
+    top_k: Kept | None = Field(None, description="Draw from the k most likely tokens; 0: all.")
     min_p: float | None = Field(None, ge=0, le=1)
     repetition_penalty: float | None = Field(None, ge=0.01, le=100, description="Of models of generate.")
     stop: Stop | Annotated[list[Stop], Field(max_length=4)] | None = Field(None, description="Texts to stop before.")
-    n: int | None = Field(None, ge=1, le=MOST_CHOICES, description="Texts for each prompt.")
-    best_of: int | None = Field(None, description="Only as large as n.")
-    seed: int | None = Field(None, ge=0, le=MOST["seed"])
-    logprobs: int | None = Field(None, ge=0, le=MOST_LOGPROBS, description="Log-probabilities, with so many others.")
+    n: Choices | None = Field(None, description="Texts for each prompt.")
+    best_of: Choices | None = Field(None, description="Only 1, or n.")
+    seed: Seed | None = None
+    logprobs: Shown | None = Field(None, description="Log-probabilities, with so many others.")
     echo: bool | None = Field(None, description="The prompt stands before its continuation.")
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    suffix: str | None = Field(None, description="Only an empty one.")
-    presence_penalty: float | None = Field(None, description="Only 0.")
-    frequency_penalty: float | None = Field(None, description="Only 0.")
-    logit_bias: dict[str, float] | None = Field(None, description="Only an empty one.")
+    suffix: str | None = Field(None, description="Only an empty one.", json_schema_extra={"maxLength": 0})
+    presence_penalty: float | None = Field(None, description="Only 0.", json_schema_extra=ZERO)
+    frequency_penalty: float | None = Field(None, description="Only 0.", json_schema_extra=ZERO)
+    logit_bias: dict[str, float] | None = Field(
+        None, description="Only an empty one.", json_schema_extra={"maxProperties": 0}
+    )
     user: str | None = Field(None, description="Not used.")
     metadata: dict[str, str] | None = Field(None, description="Not used.")
 
@@ -70,7 +80,7 @@ class CompletionRequest(BodyOfEvery):
         for name, values in NEUTRAL.items():
             if getattr(self, name) not in values:
                 raise unsupported(name, "is not supported. Leave it out.")
-        if self.best_of is not None and self.best_of != self.choices:
+        if self.best_of not in (None, 1, self.choices):
             raise unsupported("best_of", "is not supported beyond n. Ask for more texts with n.")
         if self.stream_options is not None and not self.stream:
             raise unsupported("stream_options", "is for stream=true.")

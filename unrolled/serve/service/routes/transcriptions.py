@@ -21,7 +21,6 @@ from unrolled.serve.service.http import ERRORS, event, event_stream, json_respon
 from unrolled.serve.service.inputs import Upload, size_of
 from unrolled.serve.service.lanes import Work
 from unrolled.serve.service.media import decoded
-from unrolled.serve.service.settings import ServeSettings
 from unrolled.serve.service.subtitles import Cue, cues_of, srt, vtt
 from unrolled.tasks.recognize.search import Recognized
 
@@ -90,8 +89,9 @@ def router(service: Service) -> APIRouter:
     work = Work("transcribe", transcribe, size_of)
 
     async def transcriptions(request: Request) -> Response:
-        form = await read_form(request, settings)
+        form = await read_form(request)
         task = service.registry.served(form.model).task
+        check_fields(form)
         if task != "recognize":
             raise ServiceError(
                 400, f"{form.model} is a model of {task}, not of recognize.", "unsupported_model", "model"
@@ -103,9 +103,6 @@ def router(service: Service) -> APIRouter:
             return event_stream(events(found.text, cues))
         return written(form, found, cues, seconds)
 
-    fields = TranscriptionRequest.model_json_schema()
-    fields["properties"]["file"] = {"type": "string", "format": "binary", "description": "wav, flac, ogg, mp3 …"}
-    fields["properties"]["timestamp_granularities[]"] = fields["properties"].pop("timestamp_granularities")
     text = {"schema": {"type": "string"}}
     routes.add_api_route(
         "/transcriptions",
@@ -113,7 +110,9 @@ def router(service: Service) -> APIRouter:
         methods=["POST"],
         response_model=TranscriptionAnswer,
         responses={**ERRORS, 200: {"content": {"text/plain": text, "text/vtt": text, "text/event-stream": text}}},
-        openapi_extra={"requestBody": {"content": {"multipart/form-data": {"schema": fields}}, "required": True}},
+        openapi_extra={
+            "requestBody": {"content": {"multipart/form-data": {"schema": form_schema()}}, "required": True}
+        },
         summary="The text of a recording, as OpenAI's clients ask for it",
         operation_id="transcriptions",
     )
@@ -146,6 +145,21 @@ def written(form: TranscriptionRequest, found: Recognized, cues: Sequence[Cue], 
     return json_response(answer)
 
 
+def form_schema() -> dict[str, Any]:
+    """The form for OpenAPI: what is left out is not there, and never null."""
+    schema = TranscriptionRequest.model_json_schema()
+    values = {
+        name: next((one for one in value.get("anyOf", ()) if one["type"] != "null"), value)
+        for name, value in schema["properties"].items()
+    }
+    values["file"] = {"type": "string", "format": "binary", "minLength": 1, "description": "wav, flac, ogg, mp3 …"}
+    values["model"] = {"type": "string", "minLength": 1, "description": "The name of a model of recognize."}
+    values["prompt"] = {"type": "string", "maxLength": 0, "description": "Only an empty one."}
+    values["temperature"] = {"type": "number", "minimum": 0, "maximum": 0, "description": "Only 0."}
+    values["timestamp_granularities[]"] = values.pop("timestamp_granularities")
+    return {**schema, "properties": values, "additionalProperties": False}
+
+
 async def events(text: str, cues: Sequence[Cue]) -> AsyncIterator[str]:
     """The transcript as OpenAI's events, a cue at a time. It is whole before the first of them."""
     for delta in deltas(text, cues):
@@ -169,7 +183,7 @@ def deltas(text: str, cues: Sequence[Cue]) -> list[str]:
     return [part for start, end in zip([0, *ends], ends, strict=False) if (part := text[start:end])]
 
 
-async def read_form(request: Request, settings: ServeSettings) -> TranscriptionRequest:
+async def read_form(request: Request) -> TranscriptionRequest:
     """The fields of the upload, checked; what cannot be honoured is an error."""
     if not request.headers.get("content-type", "").startswith("multipart/form-data"):
         raise ServiceError(415, "The body is no form. Send multipart/form-data.", "unsupported_media_type")
@@ -200,9 +214,7 @@ def checked_form(form: FormData, data: bytes | None) -> TranscriptionRequest:
         raise ServiceError(400, "There is no recording. Upload one as `file`.", "no_input", "file")
     several = values.pop("timestamp_granularities", [])
     one = {name: given[-1] for name, given in values.items()}
-    request = TranscriptionRequest(file=data, timestamp_granularities=several, **one)
-    check_fields(request)
-    return request
+    return TranscriptionRequest(file=data, timestamp_granularities=several, **one)
 
 
 def check_fields(form: TranscriptionRequest) -> None:
