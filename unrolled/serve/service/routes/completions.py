@@ -95,7 +95,7 @@ async def streamed(request: Request, service: Service, body: CompletionRequest, 
     parts = service.batcher.iterate(
         body.model, lambda model: written_parts(model, prompts, options), timeout=body.timeout
     )
-    first: CompletionPart = await while_connected(request, anext(parts))  # type: ignore[arg-type]
+    first: CompletionPart = await while_connected(request, anext(parts))
     return event_stream(events(body, task, first, parts))
 
 
