@@ -54,7 +54,7 @@ def connected(client: TestClient, name: str, **start: Any) -> Iterator[Any]:
 
 
 class Told:
-    """What a client of a recogniser has been told: it puts the text and the words together."""
+    """The text and the words that a client of a recogniser puts together from its messages."""
 
     def __init__(self) -> None:
         self.text, self.position = "", 0

@@ -1,4 +1,4 @@
-"""How streams end, and how they are gone on with: tokens, kept streams, limits, mistakes."""
+"""Ends of streams, and new beginnings: tokens, kept streams, limits, mistakes."""
 
 from __future__ import annotations
 

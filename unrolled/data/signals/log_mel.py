@@ -64,7 +64,9 @@ class LogMel:
         for first in range(0, count, AT_ONCE):  # in parts: the spectrum is far larger than the bands
             last = min(first + AT_ONCE, count) - 1
             parts.append(self._logs(signal[first * self.hop : last * self.hop + self.window]))
-        frames: NDArray[np.float32] = with_deltas((parts[0] if len(parts) == 1 else torch.cat(parts)).numpy(), self.deltas)
+        frames: NDArray[np.float32] = with_deltas(
+            (parts[0] if len(parts) == 1 else torch.cat(parts)).numpy(), self.deltas
+        )
         return frames
 
     def _logs(self, signal: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from unrolled.serve.service.registry import Registry, named_models
 from unrolled.serve.service.routes import completions, health, models, page, predict, streams, transcriptions
 from unrolled.serve.service.schemas import ScoreRequest, embed_model, predict_model, trace_model
 from unrolled.serve.service.settings import ServeSettings
-from unrolled.serve.service.streams.manager import Streams
+from unrolled.serve.service.streams.manager import OpenStreams
 from unrolled.serve.service.verbs import make_verbs
 
 
@@ -37,7 +37,7 @@ class Service:
         self.registry = Registry(named_models(given), settings, self.metrics)
         self.batcher = Batcher(self.registry, settings, self.metrics)
         self.verbs = make_verbs(settings)
-        self.streams = Streams(settings, self.metrics)
+        self.streams = OpenStreams(settings, self.metrics)
         self.keys = ApiKeys(settings.api_key_file) if settings.api_key_file is not None else None
         self.draining = False
         self.direct: dict[str, APIRoute] = {}  # POST routes that are found by their whole path

@@ -231,7 +231,7 @@ class RecognizeStream:
 
     @property
     def read(self) -> float:
-        """How far the network has read, in the answer's unit."""
+        """The end of what the network has read, in the answer's unit."""
         return self.assets.reader.moment(self._blocks.frames)
 
     @property

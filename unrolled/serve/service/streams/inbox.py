@@ -1,4 +1,4 @@
-"""What a client has sent and the stream has not read yet: a bounded queue, whose sound is joined."""
+"""Messages that a client has sent and the stream has not read yet: a bounded queue, whose sound is joined."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stream of each task takes and answers, around the streams of `model.stream`."""
+"""Inputs and answers of a stream of each task, around the streams of `model.stream`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class LiveStream:
         self.position = position
 
     def about(self) -> Message:
-        """What the client learns at the start."""
+        """The part of the first answer that is about this stream."""
         return {"unit": self.unit, "position": self.position}
 
     def checked(self, piece: Any) -> Any:
@@ -124,7 +124,8 @@ class HearingStream(LiveStream):
     @property
     def wanted(self) -> int:
         """Bytes until the network reads on, or until there are too many."""
-        return min(self.stream.wants, self.most - self.position + 1) * self.width - len(self._rest)
+        steps: int = min(self.stream.wants, self.most - self.position + 1)
+        return steps * self.width - len(self._rest)
 
     def about(self) -> Message:
         expected = {"rate": self._reader.rate} if self.sound else {"shape": list(self._reader.shape)}
@@ -153,7 +154,7 @@ class HearingStream(LiveStream):
         return found
 
     def answer(self, fed: str) -> Message | None:
-        """What changed since the last message; None if the network has read nothing more."""
+        """The changes since the last message; None if the network has read nothing more."""
         read = self.stream.read
         if read == self._read:
             return None
@@ -284,7 +285,7 @@ def shared(one: str, other: str) -> int:
 
 
 def state_of(kind: LiveStream) -> bytes | None:
-    """What a stream keeps, as bytes; None where only the stream itself can go on."""
+    """The state of a stream as bytes; None where only the stream itself can go on."""
     try:
         found: bytes = kind.stream.state()
     except UserError:

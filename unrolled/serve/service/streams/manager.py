@@ -24,7 +24,7 @@ LAST = 10.0  # seconds in which sockets are told that the service ends
 PROTOCOL = "unrolled"  # that browsers name beside their key
 
 
-class Streams:
+class OpenStreams:
     """The open sockets. Used in the event loop."""
 
     def __init__(self, settings: ServeSettings, metrics: Metrics) -> None:

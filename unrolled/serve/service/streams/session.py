@@ -21,7 +21,7 @@ from unrolled.serve.service.streams.inbox import Inbox
 from unrolled.serve.service.streams.kept import KeptStream
 from unrolled.serve.service.streams.kinds import HearingStream, LiveStream, Message, ReadingStream
 from unrolled.serve.service.streams.messages import EndMessage, StateMessage, read_message, read_start, start_model
-from unrolled.serve.service.streams.steps import Opening, Step, Writing, result_of
+from unrolled.serve.service.streams.steps import Opening, StreamStep, Writing, result_of
 from unrolled.serve.service.streams.tokens import TokenFacts
 from unrolled.serve.service.verbs import chosen
 
@@ -210,20 +210,20 @@ class StreamSession:
         if isinstance(message, StateMessage):
             await self._send(await self._token())
         elif isinstance(message, EndMessage):
-            await self._send(await self._step(works.end, Step(live, again=message.again)))
+            await self._send(await self._step(works.end, StreamStep(live, again=message.again)))
             self.end_reason = self.end_reason if message.again else DONE
         elif message.type == "write":
             assert isinstance(live, ReadingStream)
             await self._write(live, chosen(message.options, self.service.settings))
         elif message.type == "feed":
             piece = native(message.input, self.service.settings)
-            await self._send(await self._step(works.feed, Step(live, piece)))
+            await self._send(await self._step(works.feed, StreamStep(live, piece)))
 
     async def _feed_held(self) -> None:
         """Feed what has come of a block."""
         if self._held:
             assert self._live is not None
-            step, self._held = Step(self._live, self._held), b""
+            step, self._held = StreamStep(self._live, self._held), b""
             await self._send(await self._step(self.service.streams.works.feed, step))
 
     async def _write(self, live: ReadingStream, options: dict[str, Any]) -> None:
@@ -250,7 +250,7 @@ class StreamSession:
         """The message with a token; the token is null where the stream can neither be stored nor kept."""
         assert self._live is not None
         streams, settings = self.service.streams, self.service.settings
-        state: bytes | None = await self._step(streams.works.store, Step(self._live))
+        state: bytes | None = await self._step(streams.works.store, StreamStep(self._live))
         carried = state is not None and len(state) <= CARRIED
         expires, position = time.time() + settings.stream_keep, self._live.position
         message = {"type": "state", "token": None, "position": position, "expires": expires, "carried": carried}

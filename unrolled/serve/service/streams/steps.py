@@ -30,7 +30,7 @@ class Opening:
 
 
 @dataclass(frozen=True)
-class Step:
+class StreamStep:
     """One step of a stream."""
 
     live: LiveStream
@@ -85,7 +85,7 @@ def _opened(model: Model, one: Opening, settings: ServeSettings) -> LiveStream:
     return live
 
 
-def feed_all(model: Model, inputs: list[Step], options: Mapping[str, Any]) -> list[Message | Exception | None]:
+def feed_all(model: Model, inputs: list[StreamStep], options: Mapping[str, Any]) -> list[Message | Exception | None]:
     """The message of each stream for its piece. Their steps are computed together."""
     answers: list[Message | Exception | None] = [None] * len(inputs)
     fed: list[tuple[int, LiveStream, Any]] = []
@@ -109,7 +109,7 @@ def feed_all(model: Model, inputs: list[Step], options: Mapping[str, Any]) -> li
     return answers
 
 
-def end_all(model: Model, inputs: list[Step], options: Mapping[str, Any]) -> list[Message | Exception]:
+def end_all(model: Model, inputs: list[StreamStep], options: Mapping[str, Any]) -> list[Message | Exception]:
     """The last message of each stream."""
     answers: list[Message | Exception] = []
     for step in inputs:
@@ -122,8 +122,8 @@ def end_all(model: Model, inputs: list[Step], options: Mapping[str, Any]) -> lis
     return answers
 
 
-def store_all(model: Model, inputs: list[Step], options: Mapping[str, Any]) -> list[bytes | Exception | None]:
-    """What each stream keeps; None where it cannot be stored."""
+def store_all(model: Model, inputs: list[StreamStep], options: Mapping[str, Any]) -> list[bytes | Exception | None]:
+    """The state of each stream; None where it cannot be stored."""
     return [state_of(step.live) for step in inputs]
 
 

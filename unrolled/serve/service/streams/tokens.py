@@ -23,7 +23,7 @@ SHORTEST_KEY = 32  # bytes of a key file
 
 @dataclass(frozen=True)
 class TokenFacts:
-    """What a token says beside the state: whose stream it is, of which model, how it was begun, how far it read."""
+    """The content of a token beside the state: the owner, the model, the start, the place in the input."""
 
     model: str
     owner: str
@@ -52,7 +52,7 @@ class StateTokens:
         self._secret = hashlib.sha256(found).digest()
 
     def owner(self, key: str | None) -> str:
-        """Who brings this API key, without telling the key."""
+        """A name for the owner of an API key that does not tell the key."""
         return "" if key is None else self._mac(b"owner " + key.encode())[:16].hex()
 
     def make(self, facts: TokenFacts, state: bytes = b"") -> str:
@@ -61,7 +61,7 @@ class StateTokens:
         return f"{VERSION}.{_text(signed)}.{_text(self._mac(b'state ' + signed))}"
 
     def read(self, token: str, model: str, owner: str) -> tuple[TokenFacts, bytes]:
-        """What a token says, and its state. One that is damaged, late or another's is an error."""
+        """The content of a token, and its state. One that is damaged, late or another's is an error."""
         version, _, rest = token.partition(".")
         body, _, mac = rest.partition(".")
         try:
