@@ -43,7 +43,7 @@ def test_losses_are_their_definitions() -> None:
     gaussian = make_output("gaussian", [])
     estimate = gaussian.place(raw, base, scale)
     normal = torch.distributions.Normal(base + scale * raw[..., 0], scale * raw[..., 1].exp())
-    nll = gaussian.nll(estimate, target, scale)
+    nll = gaussian.nll(estimate, target)
     assert nll is not None
     assert_close(nll, -normal.log_prob(target))  # type: ignore[no-untyped-call]
     assert_close(gaussian.details(estimate)["deviation"], normal.stddev)
