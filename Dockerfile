@@ -16,11 +16,12 @@ ENV UNROLLED_REQUIRE_NATIVE=1
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 
 FROM python:3.13-slim-bookworm
-# the package index of torch's CPU builds (see pytorch.org): the usual build brings gigabytes of GPU libraries
+# The package index of torch's CPU builds (see pytorch.org): the usual build brings gigabytes of GPU libraries. It is one
+# more index, since it has not every version of what torch needs; pip takes its 2.13.0+cpu before PyPI's 2.13.0.
 ARG TORCH_INDEX=
 COPY constraints.txt /tmp/constraints.txt
 RUN --mount=from=build,source=/wheels,target=/wheels \
-    pip install --no-cache-dir -c /tmp/constraints.txt ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} torch \
+    pip install --no-cache-dir -c /tmp/constraints.txt ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} torch \
     && pip install --no-cache-dir -c /tmp/constraints.txt "$(echo /wheels/unrolled-*.whl)[serve]" \
     && rm /tmp/constraints.txt
 RUN useradd --create-home --uid 1000 unrolled && install --directory --owner unrolled /data
