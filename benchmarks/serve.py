@@ -50,7 +50,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS / "serve.json")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    parts, found = given.parts.split(","), {"machine": machine(), "wrk": shutil.which("wrk"), "tasks": {}}
+    parts = given.parts.split(",")
+    found: dict[str, Any] = {"machine": machine(), "wrk": shutil.which("wrk"), "tasks": {}}
     for task in given.tasks.split(","):
         model, texts = trained(task, given.models), inputs_of(task)
         one: dict[str, Any] = {}

@@ -99,10 +99,6 @@ class RuntimeTask:
         keys: tuple[str, ...] = getattr(import_module(f"unrolled.tasks.{self.name}.options"), "FILE_KEYS", ())
         return keys
 
-    def together(self, most: int) -> int:
-        """The number of inputs in a batch."""
-        return most
-
     @property
     def parallel(self) -> bool:
         """True if data may be two files."""
@@ -145,6 +141,10 @@ class RuntimeModel:
         """A block in which the network answers."""
         self.task.check({"precision": precision})
         yield
+
+    def together(self, most: int) -> int:
+        """The number of inputs in a batch."""
+        return most
 
     def placed(self, batch: Batch) -> Batch:
         """The batch as the network reads it: NumPy's arrays."""

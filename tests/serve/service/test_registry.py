@@ -15,7 +15,8 @@ import pytest
 
 from tests.serve.service.conftest import Clients
 from unrolled import api
-from unrolled.model import Model
+from unrolled.jobs import load_model
+from unrolled.model import Model, find_file
 from unrolled.serve import app
 from unrolled.serve.service import registry
 from unrolled.serve.service.answers import prediction
@@ -33,7 +34,7 @@ def replaced(source: Path, target: Path) -> None:
 
 
 def model_file(run: Path) -> Path:
-    return registry.find_file(str(run))
+    return find_file(str(run))
 
 
 @pytest.fixture
@@ -148,7 +149,7 @@ def test_a_model_in_use_is_not_unloaded(run_of: Runs) -> None:
 def test_a_load_is_shared_and_bounded_by_the_time_of_each_request(
     run_of: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load, loads = registry.load_model, []
+    load, loads = load_model, []
 
     def slow(*given: Any, **named: Any) -> Model:
         loads.append(given)
