@@ -75,7 +75,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 }
 
 
-def cases(*names: str) -> Any:
+def cases(*names: str) -> pytest.MarkDecorator:
     """A decorator that runs a test on cases in which every two values of two choices meet, several times over."""
     choices = {name: CHOICES[name] for name in names}
     drawn = {tuple(case.values()): case for seed in range(3) for case in pairwise(choices, seed)}

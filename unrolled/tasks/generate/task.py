@@ -36,7 +36,6 @@ from unrolled.text import Tokenizer, tokenizer_from_json
 from unrolled.training import Batches, Evaluation, Goal, Loss
 from unrolled.training.loss import scored_cross_entropy
 
-
 SAMPLE_TOKENS = 200  # of the text that each evaluation shows
 
 
