@@ -81,10 +81,9 @@ KINDS: dict[str, Callable[..., Layer]] = {
 
 
 def dtypes(kind: str, engine: str) -> list[torch.dtype]:
-    """The engines on torch's operators take turns; layer norm's rounding errors in float32 grow past any bound."""
-    if engine in ("reference", "torch") and kind != "lstm_layer_norm":
-        return [(torch.float32, torch.float64)[(list(KINDS).index(kind) + (engine == "torch")) % 2]]
-    return [torch.float64] if kind == "lstm_layer_norm" else [torch.float32, torch.float64]
+    """Layer norm's rounding errors in float32 grow past any bound; engines on torch's operators take turns."""
+    both, place = [torch.float32, torch.float64], (list(KINDS).index(kind) + (engine == "torch")) % 2
+    return both[1:] if kind == "lstm_layer_norm" else [both[place]] if engine in ("reference", "torch") else both
 
 
 def on_engines(*, resets: bool = False) -> list[Any]:
