@@ -76,6 +76,7 @@ def digits(data: Path, place: Path) -> Files:
 def letters(data: Path, place: Path) -> Files:
     lines = []
     for number, glyph in enumerate(embedded_glyphs()):
+        assert glyph.view.values is not None
         Image.fromarray(glyph.view.values).save(place / f"{number}.png")
         lines += [f"{number}.png\t{text}\n" for text in glyph.captions]
     return written(place / "train.tsv", lines[::2]), written(place / "test.tsv", lines[1::2][:200]), {}
