@@ -180,10 +180,12 @@ def start(text: Path, folder: Path) -> warm.Started:
     return warm.start("-m", "unrolled", *words)
 
 
-def test_killed_for_real(text: Path, whole: Path, tmp_path: Path) -> None:
+def test_killed_for_real(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SIGKILL to the whole process at random instants after it has begun to train, then again while it resumes."""
+    monkeypatch.setattr("unrolled.tasks.generate.task.SAMPLE_TOKENS", 200)  # as in the processes
     chance = random.Random()
-    folder = tmp_path / "run"
+    folder, whole = tmp_path / "run", tmp_path / "whole"
+    api.train("generate", train=text, out=whole, set=SETTINGS, quiet=True)
     process = start(text, folder)
     try:
         for _ in range(600):
