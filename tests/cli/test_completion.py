@@ -15,7 +15,7 @@ import unrolled
 from tests.cli.test_generate import call
 from unrolled import Model, UserError
 from unrolled.search import NGram
-from unrolled.tasks.generate import read
+from unrolled.tasks.generate import texts
 
 STORED = Path(__file__).parents[1] / "compat" / "2026-11"
 WORDS = ["dog", "man", "bites"]
@@ -236,7 +236,7 @@ def test_texts_without_lines_to_complete(model: Model, tmp_path: Path, monkeypat
     assert str(error.value) == "No line has two words, so there is nothing to complete. Use a text with longer lines."
     with pytest.raises(UserError, match="No line has 8 words, so there is nothing to complete"):
         model.evaluate(tmp_path / "short.txt", given=7)
-    monkeypatch.setattr(read, "LARGE", 4)
+    monkeypatch.setattr(texts, "LARGE", 4)
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(UserError) as error:
         model.evaluate(tmp_path / "short.txt", beam=3)

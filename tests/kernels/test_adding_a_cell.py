@@ -110,7 +110,7 @@ def run(command: list[str], folder: Path) -> str:
 @pytest.mark.skipif(COMPILER is None or shutil.which("git") is None, reason="needs a C++ compiler and git")
 @pytest.mark.skipif(sys.platform != "linux", reason="links as Linux does")
 def test_a_cell_added_by_the_list_equals_reference(tmp_path: Path) -> None:
-    skipped = shutil.ignore_patterns("*.so")
+    skipped = shutil.ignore_patterns("*.so", "__pycache__")
     for folder in ("native", "unrolled", "tests/kernels"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=skipped)
     for path in (ROOT / "pyproject.toml", *(ROOT / "tests").glob("*.py")):

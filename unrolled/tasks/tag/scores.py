@@ -34,7 +34,7 @@ def evaluate_file(model: Model, path: str | Path) -> dict[str, Any]:
     check_kind(examples, model.assets.frames)
     if settings.tag_column is not None and not model.assets.frames and format_of(Path(path)) == "conllu":
         note(f"{path} is CoNLL-U: its column {settings.column} is compared, and data.tag_column does not apply.")
-    scores, tables = score_tags(model, examples, paths_of(model, unlabelled(model.assets, examples)))
+    scores, tables = score_tags(model, examples, paths_of(model, unlabelled(model, examples)))
     known = set(model.assets.tags.tokens)
     strange = next((one for one in examples if not known.issuperset(one.tags or ())), None)
     if strange is not None:

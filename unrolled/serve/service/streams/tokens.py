@@ -99,4 +99,7 @@ def _text(data: bytes) -> str:
 
 
 def _bytes(text: str) -> bytes:
-    return base64.b64decode(text.encode() + b"=" * (-len(text) % 4), b"-_", validate=True)
+    data = base64.b64decode(text.encode() + b"=" * (-len(text) % 4), b"-_", validate=True)
+    if _text(data) != text:  # the last letter has bits that decoding ignores
+        raise ValueError(text)
+    return data
