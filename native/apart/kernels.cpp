@@ -12,12 +12,12 @@ namespace unrolled::UNROLLED_NAMESPACE {
 
 constexpr int kVecs = 4;
 constexpr int kWidth = kVecs * kLanes;
-constexpr int kRowsAtOnce = 240;  // their sums stay in the nearest cache
+constexpr int kProductRows = 240;  // their sums stay in the nearest cache
 constexpr double kWorthAThread = 1e6;
 
 // Calls each(first, end) for a part of `units` on each thread, on one where there is little to do.
 template <class Each>
-static void share(int64_t units, double work, int threads, Each each) {
+static void over_units(int64_t units, double work, int threads, Each each) {
   struct Context {
     int64_t units;
     Each& each;
@@ -43,10 +43,10 @@ static void put_tile(const float* tile, int rows, int columns, const float* bias
 }
 
 void apart_product(const ApartProductJob& job, int threads) {
-  const int panels = ceil_div(job.columns, kWidth), blocks = ceil_div(job.rows, kRowsAtOnce);
+  const int panels = ceil_div(job.columns, kWidth), blocks = ceil_div(job.rows, kProductRows);
   const double work = 2.0 * job.count * job.rows * job.columns * job.depth;
   const auto part = [&](int64_t first, int64_t end) {
-    float* panel = allocate_scratch(static_cast<size_t>(job.depth) * kWidth + kRowsAtOnce * kWidth);
+    float* panel = allocate_scratch(static_cast<size_t>(job.depth) * kWidth + kProductRows * kWidth);
     float* tile = panel + static_cast<size_t>(job.depth) * kWidth;
     int64_t packed = -1;
     for (int64_t unit = first; unit < end; ++unit) {
@@ -58,14 +58,14 @@ void apart_product(const ApartProductJob& job, int threads) {
         else pack_gates(w, job.columns, job.depth, 1, kVecs, at, panel);
         packed = wanted;
       }
-      const int row = block * kRowsAtOnce, rows = job.rows - row < kRowsAtOnce ? job.rows - row : kRowsAtOnce;
+      const int row = block * kProductRows, rows = job.rows - row < kProductRows ? job.rows - row : kProductRows;
       product<kVecs>(job.x + which * job.x_next + row * job.x_row, job.x_row, rows, panel, job.depth, tile);
       float* out = job.out + (which * job.rows + row) * job.columns + at;
       put_tile(tile, rows, job.columns - at, job.bias ? job.bias + at : nullptr, out, job.columns);
     }
     free_scratch(panel);
   };
-  share(static_cast<int64_t>(job.count) * panels * blocks, work, threads, part);
+  over_units(static_cast<int64_t>(job.count) * panels * blocks, work, threads, part);
 }
 
 namespace {
@@ -77,7 +77,7 @@ class Attending {
       : job_(job),
         places_(ceil_div(job.positions, kWidth) * kWidth),
         columns_(ceil_div(job.size, kWidth) * kWidth),
-        rows_(job.queries < kRowsAtOnce ? job.queries : kRowsAtOnce) {
+        rows_(job.queries < kProductRows ? job.queries : kProductRows) {
     const size_t places = places_, size = job.size, columns = columns_, rows = rows_;
     memory_ = allocate_scratch(2 * places * size + places * columns + rows * (places + kWidth) + places);
     keys_ = memory_;
@@ -99,8 +99,8 @@ class Attending {
       return;
     }
     gather(b, head, job_.mask ? job_.mask + b * job_.mask_batch : nullptr, job_.positions);
-    for (int t = 0; t < job_.queries; t += kRowsAtOnce)
-      look(b, head, t, job_.queries - t < kRowsAtOnce ? job_.queries - t : kRowsAtOnce);
+    for (int t = 0; t < job_.queries; t += kProductRows)
+      look(b, head, t, job_.queries - t < kProductRows ? job_.queries - t : kProductRows);
   }
 
  private:
@@ -203,7 +203,7 @@ void apart_attention(const ApartAttentionJob& job, int threads) {
     for (int64_t unit = first; unit < end; ++unit)
       attending.run(static_cast<int>(unit / job.heads), static_cast<int>(unit % job.heads));
   };
-  share(static_cast<int64_t>(job.batch) * job.heads, work, threads, part);
+  over_units(static_cast<int64_t>(job.batch) * job.heads, work, threads, part);
 }
 
 }  // namespace unrolled::UNROLLED_NAMESPACE

@@ -21,7 +21,17 @@ ROOT = Path(__file__).parents[2]
 PATCH = Path(__file__).with_name("adding_a_cell.patch")
 COMPILER = shutil.which(os.environ.get("CXX", "c++"))
 # one instruction set, without the parts of the core that have no cells
-SOURCES = ("bind/module", "bind/vocabulary", "cells/*", "ctc/*", "recurrence/*", "runtime/*", "step/*", "*/kernels")
+SOURCES = (
+    "bind/apart",
+    "bind/module",
+    "bind/vocabulary",
+    "cells/*",
+    "ctc/*",
+    "recurrence/*",
+    "runtime/*",
+    "step/*",
+    "*/kernels",
+)
 STUBS = """
 #include "bind/ctc.h"
 #include "bind/lines.h"
