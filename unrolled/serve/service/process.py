@@ -111,7 +111,8 @@ def run(models: Any, settings: ServeSettings, say: Callable[[str], None]) -> Non
 def bound(settings: ServeSettings) -> socket.socket:
     """A socket that listens at the address of the settings."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listening = socket.socket(family)
+    # asyncio sends small answers at once (TCP_NODELAY) on sockets that name their protocol
+    listening = socket.socket(family, proto=socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((settings.host, settings.port))
