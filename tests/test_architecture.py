@@ -15,6 +15,7 @@ PACKAGE = Path(__file__).parent.parent / "unrolled"
 ORDER = [
     "lazy",
     "errors",
+    "own_code",
     "exported",
     "config",
     "text",

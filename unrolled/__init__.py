@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from unrolled.errors import UserError
     from unrolled.model import Model
     from unrolled.nn import GRU, LSTM, RNN, Recurrent
+    from unrolled.training.watching import Callback
 
 __version__ = "0.1.0"
 __all__ = [
     "GRU",
     "LSTM",
     "RNN",
+    "Callback",
     "Cell",
     "Model",
     "Recurrent",
@@ -38,6 +40,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Callback": "unrolled.training.watching",
     "Cell": "unrolled.cells",
     "Model": "unrolled.model",
     "export_onnx": "unrolled.api",

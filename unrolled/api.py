@@ -16,6 +16,7 @@ from unrolled.see.figures.lengths import check_picture
 from unrolled.tasks import Task
 from unrolled.text.files import check_path
 from unrolled.training.folder import check_free
+from unrolled.training.watching import Callback
 
 if TYPE_CHECKING:
     from unrolled.export.job import Exported
@@ -51,6 +52,7 @@ def train(
     set: Mapping[str, Any] | Sequence[str] | None = None,
     task: Task | None = None,
     quiet: bool = False,
+    callbacks: Sequence[Callback] = (),
 ) -> Model:
     """Train a task and return the best model; everything is kept in the run folder.
 
@@ -58,7 +60,7 @@ def train(
     keys: {"model.cell": "gru"}. `init` is a model to start from: a path, hub:ORG/NAME, or weights that another program
     wrote, whose modules `init_names` names: {"rnn": "layer"}, see `unrolled.nn.take_weights`. `out` is the run folder,
     by default a new one under runs/; an existing run is never overwritten. `task` is the task itself where its name
-    alone does not make it: `Caption(encoder=…)`.
+    alone does not make it: `Caption(encoder=…)`. `callbacks` watch the run and can stop it, see `Callback`.
     """
     task = target if isinstance(target, Task) else task
     extra = {f"data.{key}": str(value) for key, value in _files(train=train, valid=valid).items()}
@@ -67,7 +69,7 @@ def train(
     if out is not None:
         check_free(Path(out))  # before all data is read
     job = TrainingJob(config, init=init, task=task, init_names=init_names)
-    return job.run(Path(out) if out is not None else None, quiet=quiet)
+    return job.run(Path(out) if out is not None else None, quiet=quiet, callbacks=callbacks)
 
 
 def _files(**values: Any) -> dict[str, Any]:
@@ -84,13 +86,14 @@ def resume(
     set: Mapping[str, Any] | Sequence[str] | None = None,
     task: Task | None = None,
     quiet: bool = False,
+    callbacks: Sequence[Callback] = (),
 ) -> Model:
     """Continue a stopped run; the result equals that of an uninterrupted run.
 
     `set` changes the end of the run ({"train.max_steps": 2000}, train.epochs, train.patience, train.eval_every),
     train.lr and clipping, the device, and the paths of the same data. The run's config.toml keeps the changes.
     """
-    return resume_run(Path(folder), *changes_of(set), task=task, quiet=quiet)
+    return resume_run(Path(folder), *changes_of(set), task=task, quiet=quiet, callbacks=callbacks)
 
 
 def check(

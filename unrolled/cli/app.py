@@ -82,7 +82,9 @@ def own_task(args: Sequence[str], *, positional: bool) -> Task | None:
         elif word.startswith("--task="):
             text = word.removeprefix("--task=")
     if text is None and positional:
-        text = next((word for word in args if re.fullmatch(r"[^-].*\.py:\w+", word)), None)
+        before = ["", *args]
+        words = (word for word, option in zip(args, before, strict=False) if option != "--callback")
+        text = next((word for word in words if re.fullmatch(r"[^-].*\.py:\w+", word)), None)
     if text is None:
         return None
     from unrolled.tasks.own import load_task

@@ -13,6 +13,19 @@ from unrolled.errors import UserError
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing while training.")]
 RunFolder = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Run folder. Default: a new one under runs/.")]
 
+Resumed = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", help="Continue a run; --set train.max_steps=… makes it longer."),
+]
+Callbacks = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--callback",
+        metavar="FILE.py:CLASS",
+        help="A class of your own that watches the run and can stop it (unrolled.Callback); repeatable.",
+    ),
+]
+
 
 def train(
     target: Annotated[
@@ -36,10 +49,8 @@ def train(
             "such as rnn=layer; repeatable.",
         ),
     ] = None,
-    resume: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Continue a run; --set train.max_steps=… makes it longer."),
-    ] = None,
+    resume: Resumed = None,
+    callback: Callbacks = None,
     quiet: Quiet = False,
     own: OwnTask = None,
     **values: Any,
@@ -51,7 +62,9 @@ def train(
     if target is None and resume is None:
         raise UserError("What should be trained?", "Try: unrolled train generate --train book.txt")
     from unrolled.jobs import TrainingJob, find_target, resume_run
+    from unrolled.own_code import own_class
     from unrolled.training.folder import CONFIG, check_free, check_run
+    from unrolled.training.watching import Callback
 
     if resume is not None:
         if target or out or init or init_names:
@@ -61,16 +74,18 @@ def train(
                 f"Leave out {' and '.join(name for name, value in given.items() if value)}.",
             )
         check_run(resume)
+    callbacks = [own_class(text, Callback, "callback", "unrolled")() for text in callback or ()]
     found = find_target(target if resume is None else resume / CONFIG, own)
     keys = config_keys(found.task, values, overrides)
     if resume is not None:
-        resume_run(resume, overrides or [], keys, target=found, quiet=quiet)
+        resume_run(resume, overrides or [], keys, target=found, quiet=quiet, callbacks=callbacks)
         return
     config = found.configure(overrides or [], keys)
     if out is not None:
         check_free(out)  # before all data is read
     names = dict(_pair(text) for text in init_names or ())
-    TrainingJob(config, init=init, task=found.task, init_names=names).run(out, quiet=quiet)
+    job = TrainingJob(config, init=init, task=found.task, init_names=names)
+    job.run(out, quiet=quiet, callbacks=callbacks)
 
 
 def _pair(text: str) -> tuple[str, str]:

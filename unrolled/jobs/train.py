@@ -41,12 +41,13 @@ from unrolled.training.folder import (
     clear,
     locked,
 )
-from unrolled.training.interrupts import interruptible
+from unrolled.training.interrupts import Stop, interruptible
 from unrolled.training.loop import StepInfo
 from unrolled.training.precision import pick_precision
 from unrolled.training.report import Report, stopped_early
 from unrolled.training.schedule import too_slow_a_rise
 from unrolled.training.score_checks import ScoreChecks
+from unrolled.training.watching import Callback, WatchedRun, Watchers, trackers
 
 
 class TrainingJob:
@@ -66,6 +67,7 @@ class TrainingJob:
         init_names: for `init` of another program, the names of its modules in the network; see `take_weights`.
         """
         settings = config.train
+        self.trackers = trackers(settings.trackers)
         if task is not None and task.name != config.task:
             raise UserError(f"The config is for {config.task}, the task is {task.name}.", "Use those of one task.")
         if settings.threads is not None:
@@ -134,7 +136,8 @@ class TrainingJob:
             trainer.feed_gpu(ahead_of_gpu(batches, self.traits.padding), self.traits.eager)
         return trainer
 
-    def run(self, out: Path | None, *, quiet: bool = False) -> Model:
+    def run(self, out: Path | None, *, quiet: bool = False, callbacks: Sequence[Callback] = ()) -> Model:
+        """Train in a new run folder and return the best model."""
         trainer = self.trainer()
         folder = new_folder(out, self.task.name)
         with locked(folder):
@@ -143,10 +146,17 @@ class TrainingJob:
             if self.init is not None:  # for a restart if the run is killed before its first checkpoint
                 write_atomically(folder / INIT, self._initial())
             self._write_config(folder)
-            return self._drive(self._run(folder, trainer), quiet, [])
+            run = self._run(folder, trainer)
+            return self._drive(run, self._watchers(run, callbacks), quiet, [])
 
     def resume(
-        self, folder: Path, old: Any | None = None, changes: Sequence[str] = (), *, quiet: bool = False
+        self,
+        folder: Path,
+        old: Any | None = None,
+        changes: Sequence[str] = (),
+        *,
+        quiet: bool = False,
+        callbacks: Sequence[Callback] = (),
     ) -> Model:
         """Continue a run; `old` is its config before changes."""
         trainer = self.trainer()
@@ -162,7 +172,7 @@ class TrainingJob:
             self._write_config(folder, f"Changed at step {trainer.progress.step}: {'; '.join(changes)}.")
         if before not in (None, trainer.total_steps) and trainer.progress.step:
             run.checkpoint()  # saves a reset patience before the next checkpoint
-        return self._drive(run, quiet, [*changes, *notes])
+        return self._drive(run, self._watchers(run, callbacks, resumed=True), quiet, [*changes, *notes])
 
     def _initial(self) -> bytes:
         """The file to start from; weights of another program under their names in the network."""
@@ -187,9 +197,13 @@ class TrainingJob:
         header = "\n".join([*lines, change] if change else lines)
         write_atomically(path, write_toml(_with_absolute_paths(self.config), comments=False, header=header))
 
-    def _drive(self, run: Run, quiet: bool, notes: list[str]) -> Model:
+    def _watchers(self, run: Run, callbacks: Sequence[Callback], *, resumed: bool = False) -> Watchers:
+        config = {key: attrgetter(key)(self.config) for key in keys(type(self.config))}
+        watched = WatchedRun(run.folder, self.task.name, config, self.data.source, run.trainer, resumed)
+        return Watchers([*self.trackers, *callbacks], watched)
+
+    def _drive(self, run: Run, watchers: Watchers, quiet: bool, notes: list[str]) -> Model:
         trainer, folder, doubts = run.trainer, run.folder, ScoreChecks(self.goal)
-        said = "train.graph=off"  # which the user asked for
         with (
             Report(
                 self.goal, trainer.total_steps, unit=self.task.unit, start_step=trainer.progress.step, quiet=quiet
@@ -203,19 +217,8 @@ class TrainingJob:
                 longer = f"unrolled train --resume {folder} --set train.max_steps={2 * trainer.total_steps}"
                 report.say(f"The run is already finished. To make it longer: {longer}")
             try:
-                for info in self._steps(run):
-                    report.step(info, trainer.progress)
-                    if (eager := trainer.eager_reason) not in (None, said):
-                        said = eager
-                        report.say(f"Note: updates run without a CUDA graph, more slowly: {eager}.")
-                    doubts.look(info)
-                    for sample in info.samples:
-                        report.say(_indented(sample))
-                    if stop.signal is not None and not trainer.progress.finished:
-                        run.checkpoint()
-                        report.say(f"Stopped at step {info.step}. Resume with: unrolled train --resume {folder}")
-                        self._draw(folder)
-                        stop.leave()
+                with watchers.watching():
+                    self._follow(run, watchers, report, doubts, stop)
             except DiskError:
                 raise
             except UserError:  # shows how it became non-finite
@@ -226,6 +229,11 @@ class TrainingJob:
                 report.say(
                     f"{stopped_early(self.goal, trainer.progress, run.scores)} "
                     f"To train on: unrolled train --resume {folder} --set train.patience=0"
+                )
+            elif (reason := watchers.run.stop_reason) is not None and not trainer.progress.finished:
+                report.say(
+                    f"Stopped by a callback at step {trainer.progress.step}{f': {reason}' if reason else ''}. "
+                    f"To train on: unrolled train --resume {folder}"
                 )
         best = load_model(
             folder / BEST if (folder / BEST).exists() else folder / LAST, task=self.task, device=str(self.device)
@@ -238,6 +246,25 @@ class TrainingJob:
             report.say(remark)
         doubts.end(trainer.progress.best_score)
         return best
+
+    def _follow(self, run: Run, watchers: Watchers, report: Report, doubts: ScoreChecks, stop: Stop) -> None:
+        """Make all updates, and show each to who watches."""
+        trainer = run.trainer
+        said = "train.graph=off"  # which the user asked for
+        for info in self._steps(run):
+            report.step(info, trainer.progress)
+            if (eager := trainer.eager_reason) not in (None, said):
+                said = eager
+                report.say(f"Note: updates run without a CUDA graph, more slowly: {eager}.")
+            doubts.look(info)
+            for sample in info.samples:
+                report.say(_indented(sample))
+            watchers.see(info)
+            if stop.signal is not None and not trainer.progress.finished:
+                run.checkpoint()
+                report.say(f"Stopped at step {info.step}. Resume with: unrolled train --resume {run.folder}")
+                self._draw(run.folder)
+                stop.leave()
 
     def _draw(self, folder: Path) -> None:
         """Draw the learning curves so far."""
@@ -305,6 +332,7 @@ def resume_run(
     task: Task | None = None,
     target: Target | None = None,
     quiet: bool = False,
+    callbacks: Sequence[Callback] = (),
 ) -> Model:
     """Continue a stopped run; changes of its config are `key=value` texts and values of dotted keys.
 
@@ -318,7 +346,7 @@ def resume_run(
         lines = check_changes(folder, old, new, [f"data.{name}" for name in FILE_KEYS])
         init = folder / INIT if (folder / INIT).is_file() else None
         job = TrainingJob(new, init=init, task=target.task, checked=True)
-        return job.resume(folder, old if lines else None, lines, quiet=quiet)
+        return job.resume(folder, old if lines else None, lines, quiet=quiet, callbacks=callbacks)
 
 
 def _shaped(config: Any, kept: Mapping[str, Any]) -> Any:

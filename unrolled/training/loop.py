@@ -150,6 +150,7 @@ class Trainer:
             *(network, self.tbptt, self.optimizer, self.scaler, self.clipping, settings, device, usual_tokens),
             average=self.average if isinstance(self.average, Average) else None,
         )
+        self.ending = False  # set between two steps, to end with an evaluation after the next update
         self.source = batches
         self.updater = make_update(parts, GraphChoice(settings.graph, self._eager(None)))
         self.pending: deque[_Launched] = deque()  # updates whose numbers were not read yet
@@ -220,13 +221,15 @@ class Trainer:
             yield self._judge(self._start())
         while not progress.finished:
             self.launch()
-            judged = progress.step >= self.total_steps or progress.step % self.eval_every == 0
+            judged = progress.step >= self.total_steps or progress.step % self.eval_every == 0 or self.ending
             while len(self.pending) > (0 if judged else self.lag):
                 info = self._read()
                 if judged and not self.pending:
                     info = self._judge(info)
                     progress.finished = self.is_over
                 yield info
+            if judged and self.ending:
+                return
 
     def update(self) -> StepInfo:
         """One update of the weights; waits for its end."""

@@ -10,6 +10,7 @@ from unrolled.config import Section, but, only
 
 FALLING = only(schedule=("cosine", "geometric"))
 PLATEAU = only(schedule="plateau")
+TrackerName = Literal["tensorboard", "mlflow", "wandb"]
 AVERAGE = only(average_last=0, average_stalled=0)
 
 
@@ -105,6 +106,14 @@ class TrainSettings(Section):
         "0: never; none: two fifths of a run's evaluations, at least 4.",
     )
     threads: int | None = Field(None, ge=1, description="CPU threads; none: torch's choice.")
+    log: TrackerName | list[TrackerName] = Field(
+        [], description="Trackers that get the run's numbers too: tensorboard, mlflow, wandb (extra [log])."
+    )
+
+    @property
+    def trackers(self) -> list[TrackerName]:
+        """The names in `log`."""
+        return self.log if isinstance(self.log, list) else [self.log]
 
 
 class ExampleTraining(TrainSettings):
