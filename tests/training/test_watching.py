@@ -167,9 +167,7 @@ def log_records(raw: bytes) -> Iterator[bytes]:
 
 
 def test_wandb_holds_the_runs_numbers(text: Path, tmp_path: Path) -> None:
-    pytest.importorskip("wandb")
-    from wandb.proto import wandb_internal_pb2 as records
-
+    records: Any = pytest.importorskip("wandb.proto.wandb_internal_pb2")
     notebook = Notebook()
     fit(text, tmp_path / "run", notebook, log="wandb")
     (path,) = (tmp_path / "run" / "wandb").glob("offline-run-*/*.wandb")
@@ -195,9 +193,10 @@ def test_a_broken_tracker_is_noted_and_training_goes_on(
         def write(self, step: int, values: Any) -> None:
             raise AssertionError
 
-        close = write
+        def close(self, outcome: Any, best: Any) -> None:
+            raise AssertionError
 
-    monkeypatch.setitem(TRACKERS, "wandb", Broken)  # type: ignore[misc]
+    monkeypatch.setitem(TRACKERS, "wandb", Broken)
     with pytest.warns(UserWarning, match="wandb tracks this run no longer: the server is away. Training goes on."):
         fit(text, tmp_path / "run", log="wandb")
     assert len(rows_of(tmp_path / "run")) == 13
