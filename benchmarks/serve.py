@@ -15,8 +15,10 @@ import argparse
 import asyncio
 import http.client
 import json
+import os
 import shutil
 import statistics
+import sys
 import tempfile
 import time
 import warnings
@@ -51,7 +53,9 @@ def main() -> None:
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     parts = given.parts.split(",")
-    found: dict[str, Any] = {"machine": machine(), "wrk": shutil.which("wrk"), "tasks": {}}
+    if "rates" in parts and shutil.which("wrk") is None:
+        raise SystemExit("The rates need wrk: apt install wrk. Or leave them out: --parts one,soak,end")
+    found: dict[str, Any] = {"machine": machine(), "command": "python serve.py " + " ".join(sys.argv[1:]), "load": [load()], "tasks": {}}
     for task in given.tasks.split(","):
         model, texts = trained(task, given.models), inputs_of(task)
         one: dict[str, Any] = {}
@@ -60,14 +64,21 @@ def main() -> None:
             one["rates"] = rates(task, model, texts, given)
         if "one" in parts:
             one["one"] = alone(task, model, texts, given)
+        found["load"].append(load())
         given.out.write_text(json.dumps(found, indent=1) + "\n")
     model, texts = trained("classify", given.models), inputs_of("classify")
     if "soak" in parts:
         found["soak"] = soaked(model, texts, given)
     if "end" in parts:
         found["end"] = at_the_end(model, texts, given)
+    found["load"].append(load())
     given.out.write_text(json.dumps(found, indent=1) + "\n")
     print(f"written to {given.out}")
+
+
+def load() -> float:
+    """Processes that ran or waited for a processor in the last minute: above that of this benchmark on busy machines."""
+    return round(os.getloadavg()[0], 1)
 
 
 def trained(task: str, folder: Path) -> Path:
