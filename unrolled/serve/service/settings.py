@@ -20,7 +20,7 @@ class ServeSettings:
     port: int = 8700
     api_key_file: Path | None = None  # None: no keys, on this machine only
     hosts: tuple[str, ...] = ()  # names besides those of this machine that a request may call the service by
-    origins: tuple[str, ...] = ()  # other sites whose pages may call it: https://example.org
+    origins: tuple[str, ...] = ()  # other sites whose pages may call it: https://example.com
     proxy: str | None = None  # address of a proxy whose X-Forwarded-For is believed
     device: str = "cpu"
     threads: int | None = None  # of torch in each worker; None: half the cores
