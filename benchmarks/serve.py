@@ -6,7 +6,7 @@
 
 One model at a time behind each server, each in a process of its own, with inputs of mixed length; wrk is the client on
 the same machine. Rates are compared at equal p95: ours is the most requests a second, over numbers of clients, whose
-p95 is not above the peer's at 64 clients.
+p95 is not above the peer's at 64 clients. Parts that are left out stay in FILE as they were.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import argparse
 import asyncio
 import http.client
 import json
-import os
 import shutil
 import statistics
 import sys
@@ -27,7 +26,7 @@ from typing import Any
 
 import torch
 from exported import sentences, spellings
-from measure import RESULTS, machine
+from measure import RESULTS, load, machine
 from serve_load import Soak, ask, ended, served, soak, wrk
 
 import unrolled
@@ -55,30 +54,26 @@ def main() -> None:
     parts = given.parts.split(",")
     if "rates" in parts and shutil.which("wrk") is None:
         raise SystemExit("The rates need wrk: apt install wrk. Or leave them out: --parts one,soak,end")
-    found: dict[str, Any] = {"machine": machine(), "command": "python serve.py " + " ".join(sys.argv[1:]), "load": [load()], "tasks": {}}
+    run = {"command": " ".join(["python serve.py", *sys.argv[1:]]), "parts": parts, **machine(), "load": [load()]}
+    found: dict[str, Any] = json.loads(given.out.read_text()) if given.out.exists() else {}
+    found.setdefault("runs", []).append(run)
     for task in given.tasks.split(","):
         model, texts = trained(task, given.models), inputs_of(task)
-        one: dict[str, Any] = {}
-        found["tasks"][task] = one
+        one = found.setdefault("tasks", {}).setdefault(task, {})
         if "rates" in parts:
             one["rates"] = rates(task, model, texts, given)
         if "one" in parts:
             one["one"] = alone(task, model, texts, given)
-        found["load"].append(load())
+        run["load"].append(load())
         given.out.write_text(json.dumps(found, indent=1) + "\n")
     model, texts = trained("classify", given.models), inputs_of("classify")
     if "soak" in parts:
         found["soak"] = soaked(model, texts, given)
     if "end" in parts:
         found["end"] = at_the_end(model, texts, given)
-    found["load"].append(load())
+    run["load"].append(load())
     given.out.write_text(json.dumps(found, indent=1) + "\n")
     print(f"written to {given.out}")
-
-
-def load() -> float:
-    """Processes that ran or waited for a processor in the last minute: above that of this benchmark on busy machines."""
-    return round(os.getloadavg()[0], 1)
 
 
 def trained(task: str, folder: Path) -> Path:

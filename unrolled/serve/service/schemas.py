@@ -139,7 +139,8 @@ def options_model(task: str) -> type[BaseModel]:
     for key, option in declared.items():
         if not is_offered(option):
             continue
-        help = f"{FLAG.sub(lambda found: found[1].replace('-', '_'), option.help)}." + (f" Default: {option.shown_default}." if option.shown_default else "")
+        help = FLAG.sub(lambda found: found[1].replace("-", "_"), f"{option.help}.")
+        help += f" Default: {option.shown_default}." if option.shown_default else ""
         if key in FILES:
             help = f"{help} The name of a file of the service."
         elif key == "words":
