@@ -100,6 +100,6 @@ class ServeSettings:
         return self.threads or max(1, (os.cpu_count() or 1) // 2)
 
     @property
-    def slow_workers(self) -> int:
-        """Threads for slow inputs of a model; each computes with `worker_threads`."""
+    def workers(self) -> int:
+        """Threads of a lane of a model; each computes with `worker_threads`."""
         return max(1, (os.cpu_count() or 1) // self.worker_threads)
