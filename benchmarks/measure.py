@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import platform
 import subprocess
 import time
@@ -84,6 +85,11 @@ def machine() -> dict[str, Any]:
         "native": native.DESCRIPTION if native else "not built",
         "date": datetime.now(UTC).isoformat(timespec="minutes"),
     }
+
+
+def load() -> float:
+    """Processes that ran or waited for a core, a mean of the last minute: says how quiet the machine was."""
+    return round(os.getloadavg()[0], 1)
 
 
 def _lines(path: str) -> list[str]:

@@ -6,7 +6,7 @@
 
 One model at a time behind each server, each in a process of its own, with inputs of mixed length; wrk is the client on
 the same machine. Rates are compared at equal p95: ours is the most requests a second, over numbers of clients, whose
-p95 is not above the peer's at 64 clients.
+p95 is not above the peer's at 64 clients. Parts that are left out stay in FILE as they were.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import http.client
 import json
 import shutil
 import statistics
+import sys
 import tempfile
 import time
 import warnings
@@ -25,7 +26,7 @@ from typing import Any
 
 import torch
 from exported import sentences, spellings
-from measure import RESULTS, machine
+from measure import RESULTS, load, machine
 from serve_load import Soak, ask, ended, served, soak, wrk
 
 import unrolled
@@ -33,7 +34,7 @@ from unrolled.serve.service.answers import prediction
 
 TASKS = ("classify", "tag", "translate")
 CLIENTS = (1, 4, 16, 32, 64, 96, 128, 192, 256)
-PEERS = ("litserve", "fastapi")
+PEERS = {"litserve": (1, 2), "fastapi": (1,)}  # threads of a computation; of several the fastest counts
 AT = 64  # clients of the peers
 
 
@@ -51,21 +52,26 @@ def main() -> None:
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     parts = given.parts.split(",")
-    found: dict[str, Any] = {"machine": machine(), "wrk": shutil.which("wrk"), "tasks": {}}
+    if "rates" in parts and shutil.which("wrk") is None:
+        raise SystemExit("The rates need wrk: apt install wrk. Or leave them out: --parts one,soak,end")
+    run = {"command": " ".join(["python serve.py", *sys.argv[1:]]), "parts": parts, **machine(), "load": [load()]}
+    found: dict[str, Any] = json.loads(given.out.read_text()) if given.out.exists() else {}
+    found.setdefault("runs", []).append(run)
     for task in given.tasks.split(","):
         model, texts = trained(task, given.models), inputs_of(task)
-        one: dict[str, Any] = {}
-        found["tasks"][task] = one
+        one = found.setdefault("tasks", {}).setdefault(task, {})
         if "rates" in parts:
             one["rates"] = rates(task, model, texts, given)
         if "one" in parts:
             one["one"] = alone(task, model, texts, given)
+        run["load"].append(load())
         given.out.write_text(json.dumps(found, indent=1) + "\n")
     model, texts = trained("classify", given.models), inputs_of("classify")
     if "soak" in parts:
         found["soak"] = soaked(model, texts, given)
     if "end" in parts:
         found["end"] = at_the_end(model, texts, given)
+    run["load"].append(load())
     given.out.write_text(json.dumps(found, indent=1) + "\n")
     print(f"written to {given.out}")
 
@@ -90,8 +96,9 @@ def expected(task: str, model: Path, texts: list[str]) -> list[Any]:
 def rates(task: str, model: Path, texts: list[str], given: argparse.Namespace) -> dict[str, Any]:
     """Requests a second of each server, and ours at the p95 of each peer."""
     right, found = expected(task, model, texts), {}
-    for kind in ("unrolled", *(PEERS if given.peers else ())):
-        with served(kind, model, given.peers) as server:
+    kinds = [("unrolled", 0), *((peer, threads) for peer, all in PEERS.items() for threads in all if given.peers)]
+    for kind, threads in kinds:
+        with served(kind, model, given.peers, (str(threads),) if threads else ()) as server:
             answers = [ask(server.port, server.route, text)[0] for text in texts]
             if kind == "unrolled" and answers != right:
                 raise SystemExit(f"{task}: the service's answers differ from those of model.predict.")
@@ -99,13 +106,14 @@ def rates(task: str, model: Path, texts: list[str], given: argparse.Namespace) -
                 raise SystemExit(f"{task}: {kind} answers otherwise than model.predict.")
             wrk(server, texts, AT, min(2.0, given.seconds))  # warm
             counts = [int(count) for count in given.clients.split(",")] if kind == "unrolled" else [AT]
-            found[kind] = [wrk(server, texts, count, given.seconds) for count in counts]
-            for run in found[kind]:
+            runs = [wrk(server, texts, count, given.seconds) for count in counts]
+            found.setdefault(kind, []).extend({**run, "threads": threads} if threads else run for run in runs)
+            for run in runs:
                 line = f"{run['rps']:8.0f} requests/s, p50 {run['p50_ms']:.1f} ms, p95 {run['p95_ms']:.1f} ms"
                 print(f"{task} {kind}, {run['clients']} clients: {line}, {run['errors']} errors", flush=True)
     ratios = {}
     for peer in PEERS if given.peers else ():
-        (theirs,) = found[peer]
+        theirs = max(found[peer], key=lambda run: run["rps"])
         fitting = [run for run in found["unrolled"] if run["p95_ms"] <= theirs["p95_ms"]]
         best = max(fitting, key=lambda run: run["rps"], default=None)
         ratios[peer] = None if best is None else round(best["rps"] / theirs["rps"], 2)

@@ -50,7 +50,7 @@ def served(kind: str, model: Path, peer_python: str, flags: tuple[str, ...] = ()
         command = [sys.executable, "-m", "unrolled", "serve", f"m={model}", "--port", str(port), *flags]
         route = "/v1/models/m/predict"
     else:
-        command = [peer_python, str(HERE / "serve_peers.py"), kind, str(model), str(port)]
+        command = [peer_python, str(HERE / "serve_peers.py"), kind, str(model), str(port), *flags]
         route = "/predict"
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     own = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}  # each its own default

@@ -1,6 +1,6 @@
 """A model behind LitServe, or behind plain FastAPI without batching. Run by serve.py, in an environment that has them.
 
-python benchmarks/serve_peers.py litserve|fastapi MODEL PORT
+python benchmarks/serve_peers.py litserve|fastapi MODEL PORT THREADS
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ MOST, WAIT = 64, 0.005  # inputs in a batch of LitServe, and seconds that it wai
 class Api(LitAPI):  # type: ignore[misc]
     """The model in LitServe's worker process, in batches as LitServe's documentation recommends."""
 
-    path = ""
+    path, threads = "", 1
 
     def setup(self, device: str) -> None:
+        torch.set_num_threads(self.threads)
         self.model = load(self.path)
 
     def decode_request(self, request):  # type: ignore[no-untyped-def]  # LitServe reads the annotation
@@ -45,20 +46,20 @@ class Api(LitAPI):  # type: ignore[misc]
         return {"predictions": [prediction(self.model.task.name, output)]}
 
 
-def litserve(path: str, port: int) -> None:
+def litserve(path: str, port: int, threads: int) -> None:
     api = Api(max_batch_size=MOST, batch_timeout=WAIT)
-    api.path = path
+    api.path, api.threads = path, threads
     server = LitServer(api, accelerator="cpu", workers_per_device=1)
     server.run(host="127.0.0.1", port=port, num_api_servers=1, log_level="warning", generate_client_file=False)
 
 
-def fastapi(path: str, port: int) -> None:
+def fastapi(path: str, port: int, threads: int) -> None:
     """An endpoint that calls the model, in FastAPI's pool of threads."""
     import uvicorn
     from fastapi import Body, FastAPI
 
     model = load(path)
-    torch.set_num_threads(1)  # many requests run at the same time
+    torch.set_num_threads(threads)
     app = FastAPI()
 
     @app.post("/predict")
@@ -69,4 +70,4 @@ def fastapi(path: str, port: int) -> None:
 
 
 if __name__ == "__main__":
-    {"litserve": litserve, "fastapi": fastapi}[sys.argv[1]](sys.argv[2], int(sys.argv[3]))
+    {"litserve": litserve, "fastapi": fastapi}[sys.argv[1]](sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import machine, row, write
+from measure import load, machine, row, write
 
 RATE, PIECE = 16_000, 0.1  # samples a second; seconds
 LIMIT = 0.2  # seconds until a partial text must be there
@@ -198,7 +198,12 @@ def main() -> None:
     print(f"held in real time: {most} streams")
     if given.write:
         table = [row("streams of 16 kHz speech held in real time", str(most), "50", "150", f"p99 ≤ {LIMIT:g} s")]
-        write("serve_streams", {**machine(), "seconds": given.seconds, "threads": given.threads}, table, rows)
+        write(
+            "serve_streams",
+            {**machine(), "load": load(), "seconds": given.seconds, "threads": given.threads},
+            table,
+            rows,
+        )
 
 
 if __name__ == "__main__":

@@ -28,5 +28,7 @@ def test_the_description_has_each_task(client_of: Clients) -> None:
     assert "/v1/models/generate-lstm/predict" in found["paths"]
     assert found["components"]["schemas"]["GenerateOptions"]["properties"]["top_k"]["description"].startswith("Top-k")
     assert "lexicon" in found["components"]["schemas"]["GenerateOptions"]["properties"]
+    helps = found["components"]["schemas"]["GenerateOptions"]["properties"]
+    assert not any("--" in one["description"] for one in helps.values())  # flags are of the command line
     assert "scorers" not in found["components"]["schemas"]["GenerateOptions"]["properties"]
     assert "/v1/models/classify/predict" in page

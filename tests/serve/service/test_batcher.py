@@ -100,24 +100,45 @@ def test_one_wrong_request_does_not_fail_those_beside_it(run_of: Runs) -> None:
 def test_slow_inputs_run_beside_each_other_and_share_their_queue(run_of: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     batches: list[list[int]] = []
-    both = threading.Barrier(2, timeout=20)
+    both = threading.Barrier(2, timeout=60)
 
-    def slow(model: Model, inputs: list[int], options: Mapping[str, Any]) -> list[int]:
-        time.sleep(0.1)
-        if len(inputs) > 1:
-            batches.append(inputs)
-            both.wait()
-        return inputs
+    def slow(seconds: float) -> Work:
+        def run(model: Model, inputs: list[int], options: Mapping[str, Any]) -> list[int]:
+            time.sleep(seconds)
+            if len(inputs) > 1:
+                batches.append(inputs)
+                both.wait()
+            return inputs
 
-    work = Work("slow", slow)
+        return Work(f"slow {seconds}", run)
 
-    async def ask(service: Service) -> list[Any]:
+    async def ask(service: Service, work: Work) -> list[Any]:
         await service.begin()
         await service.batcher.submit("mood", work, [0])  # it learns that an input takes long
-        found = await asyncio.gather(*(service.batcher.submit("mood", work, [10 * n, 10 * n + 1]) for n in range(3)))
+        found = await service.batcher.submit("mood", work, list(range(6)))
         assert service.batcher.idle
         await service.end()
         return found
 
-    assert asyncio.run(ask(service_of(run_of, threads=1))) == [[0, 1], [10, 11], [20, 21]]
-    assert len(batches) == 2
+    for seconds in (0.1, 0.02):  # one input above `slow_ms`, and below it: all together are above what pays
+        batches.clear()
+        assert asyncio.run(ask(service_of(run_of, threads=1), slow(seconds))) == [0, 1, 2, 3, 4, 5]
+        assert sorted(batches) == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_what_is_soon_done_is_one_batch(run_of: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    batches: list[list[int]] = []
+
+    def quick(model: Model, inputs: list[int], options: Mapping[str, Any]) -> list[int]:
+        batches.append(inputs)
+        return inputs
+
+    async def ask(service: Service) -> None:
+        await service.begin()
+        for _ in range(2):
+            await service.batcher.submit("mood", Work("quick", quick), [0, 1, 2, 3])
+        await service.end()
+
+    asyncio.run(ask(service_of(run_of, threads=1)))
+    assert batches == [[0, 1, 2, 3]] * 2

@@ -126,12 +126,12 @@ def test_hosts_origins_keys_and_rates(client_of: Clients, tmp_path: Path) -> Non
 def test_pages_of_an_allowed_origin_may_call_and_read(client_of: Clients, tmp_path: Path) -> None:
     keys = tmp_path / "keys.txt"
     keys.write_text("0123456789abcdef0123\n")
-    site = {"origin": "https://example.org"}
+    site = {"origin": "https://example.com"}
     asks = {**site, "access-control-request-method": "POST", "access-control-request-headers": "authorization"}
-    with client_of("classify", origins=["https://example.org"], hosts=["127.0.0.1"], api_key_file=keys) as client:
+    with client_of("classify", origins=["https://example.com"], hosts=["127.0.0.1"], api_key_file=keys) as client:
         asked = client.options(PREDICT, headers=asks)
         assert asked.status_code == 204
-        assert asked.headers["access-control-allow-origin"] == "https://example.org"
+        assert asked.headers["access-control-allow-origin"] == "https://example.com"
         assert asked.headers["access-control-allow-headers"] == "authorization, content-type, x-api-key"
         assert "access-control-allow-credentials" not in asked.headers
         right = {**site, "authorization": "Bearer 0123456789abcdef0123"}

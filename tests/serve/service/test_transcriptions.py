@@ -18,7 +18,7 @@ from unrolled import api
 openai = pytest.importorskip("openai", reason="the client of OpenAI is missing: pip install openai")
 soundfile = pytest.importorskip("soundfile", reason="soundfile, which reads recordings, is missing")
 
-MODEL, OTHER = "listener", "classify"
+MODEL, OTHER, LINES = "listener", "classify", "recognize-transformer"
 TEXT = "ab ba cab abc ba ab"
 
 
@@ -99,6 +99,7 @@ def test_what_cannot_be_honoured(client_of: Clients, listener: Path) -> None:
             "response_format: Input should be 'json', 'text', 'srt', 'vtt' or 'verbose_json'.",
         ),
         ({"model": OTHER}, 400, "classify is a model of classify, not of recognize."),
+        ({"model": LINES}, 400, "This model reads no recordings. Use /v1/models/NAME/predict for its inputs."),
         ({"file": ("a.wav", b"")}, 400, "There is no recording. Upload one as `file`."),
         (
             {"file": ("a.wav", recording(samples=silence, rate=8000))},
@@ -111,7 +112,7 @@ def test_what_cannot_be_honoured(client_of: Clients, listener: Path) -> None:
             "The recording has 17 channels at 8,000 Hz; the limits are 16 and 192,000.",
         ),
     ]
-    with client(client_of, OTHER, also={MODEL: listener}, max_seconds=9.0) as made:
+    with client(client_of, OTHER, LINES, also={MODEL: listener}, max_seconds=9.0) as made:
         for given, status, message in cases:
             with pytest.raises(openai.APIStatusError) as caught:
                 made.audio.transcriptions.create(**{"model": MODEL, "file": ("a.wav", recording()), **given})

@@ -109,12 +109,13 @@ class Batcher:
         loop, work = asyncio.get_running_loop(), job.work
         costs = [max(1.0, work.cost(one, job.options)) for one in job.inputs]
         if job.joins:
-            units = [WorkUnit(job, range(i, i + 1), cost, next(self._numbers)) for i, cost in enumerate(costs)]
+            parts = [(range(i, i + 1), cost) for i, cost in enumerate(costs)]
         else:
-            units = [WorkUnit(job, range(len(job.inputs)), sum(costs), next(self._numbers))]
-        job.left = len(units)
+            parts = [(range(len(job.inputs)), sum(costs))]
         speed = self._speeds.get((name, work.name), 0.0)
-        slow = max(unit.cost for unit in units) * speed > self.settings.slow_ms / 1000
+        units = [WorkUnit(job, places, cost, next(self._numbers), cost * speed) for places, cost in parts]
+        job.left = len(units)
+        slow = max(unit.seconds for unit in units) > self.settings.slow_ms / 1000
         lane = self._lane(name, LONG if slow else SHORT)
         self._check_room(name, lane, len(units), speed)
         lane.add(units)
@@ -130,8 +131,7 @@ class Batcher:
     def _lane(self, name: str, kind: str) -> Lane:
         lane = self._lanes.get((name, kind))
         if lane is None:
-            workers = self.settings.slow_workers if kind == LONG else 1
-            lane = self._lanes[name, kind] = Lane(f"{name}-{kind}", self.settings, self._done(name), workers)
+            lane = self._lanes[name, kind] = Lane(f"{name}-{kind}", self.settings, self._done(name))
         return lane
 
     def _check_room(self, name: str, lane: Lane, coming: int, speed: float) -> None:

@@ -17,6 +17,8 @@ import torch
 from unrolled.model import Model
 from unrolled.serve.service.settings import ServeSettings
 
+WORTH_A_THREAD = 0.02  # seconds of work from which a thread beside one that works pays
+
 
 @dataclass(frozen=True)
 class Work:
@@ -58,6 +60,7 @@ class WorkUnit:
     places: range
     cost: float
     number: int  # of its arrival
+    seconds: float = 0.0  # that it is expected to take
 
     @property
     def order(self) -> tuple[int, int]:
@@ -82,20 +85,19 @@ class Lane:
     """Waiting units and the threads that work on them, a batch each at a time. Used in the event loop's thread.
 
     While the threads work, units gather; one that is free takes those that fit the first, and leaves their share to
-    others that are free. A free thread waits for more only where the latest batches show that more will come.
+    others that are free. A free thread waits for more only where the latest batches show that more will come. What is
+    soon done is left to one thread: two would only take turns in Python.
     """
 
-    def __init__(
-        self, name: str, settings: ServeSettings, done: Callable[[BatchOutcome], None], workers: int = 1
-    ) -> None:
+    def __init__(self, name: str, settings: ServeSettings, done: Callable[[BatchOutcome], None]) -> None:
         self.waiting: list[WorkUnit] = []
         self._settings, self._done = settings, done
-        self._workers = self._free = workers
+        self._workers = self._free = settings.workers
         self._crowd = 1.0  # mean size of the latest batches
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._batches: queue.SimpleQueue[list[WorkUnit] | None] = queue.SimpleQueue()
-        for _ in range(workers):
+        for _ in range(settings.workers):
             threading.Thread(target=self._work, name=f"unrolled-{name}", daemon=True).start()
 
     @property
@@ -116,8 +118,20 @@ class Lane:
         for _ in range(self._workers):
             self._batches.put(None)
 
+    @property
+    def _ready(self) -> int:
+        """The free threads that what waits is worth."""
+        if self._free == self._workers == 1 or not self._free:
+            return self._free
+        seconds = 0.0
+        for unit in self.waiting:
+            seconds += unit.seconds
+            if seconds > WORTH_A_THREAD:
+                return self._free
+        return int(self._free == self._workers)
+
     def _kick(self) -> None:
-        if not self._free or not self.waiting or self._timer is not None:
+        if not self.waiting or self._timer is not None or not self._ready:
             return
         if len(self.waiting) < min(self._settings.max_batch, self._crowd - 0.5) and self._settings.max_wait_ms:
             self._timer = self._loop.call_later(self._settings.max_wait_ms / 1000, self._start)
@@ -128,8 +142,8 @@ class Lane:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        while self._free and self.waiting:
-            batch = self._take(min(self._settings.max_batch, math.ceil(len(self.waiting) / self._free)))
+        while self.waiting and (ready := self._ready):
+            batch = self._take(min(self._settings.max_batch, math.ceil(len(self.waiting) / ready)))
             self._crowd += 0.3 * (len(batch) - self._crowd)
             self._free -= 1
             self._batches.put(batch)

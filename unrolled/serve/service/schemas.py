@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Annotated, Any, Literal
 
@@ -13,6 +14,7 @@ from unrolled.tasks.options import Option
 
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 LARGEST = 2**31 - 1
+FLAG = re.compile(r"--([a-z][a-z-]*)")  # of the command line, in the help of an option
 SOME = Field(json_schema_extra={"minItems": 1})  # `check_count` says so in a better message
 # options that multiply the work, and what a request may ask for at the most
 MOST = {
@@ -137,7 +139,8 @@ def options_model(task: str) -> type[BaseModel]:
     for key, option in declared.items():
         if not is_offered(option):
             continue
-        help = f"{option.help}." + (f" Default: {option.shown_default}." if option.shown_default else "")
+        help = FLAG.sub(lambda found: found[1].replace("-", "_"), f"{option.help}.")
+        help += f" Default: {option.shown_default}." if option.shown_default else ""
         if key in FILES:
             help = f"{help} The name of a file of the service."
         elif key == "words":

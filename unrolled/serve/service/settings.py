@@ -20,7 +20,7 @@ class ServeSettings:
     port: int = 8700
     api_key_file: Path | None = None  # None: no keys, on this machine only
     hosts: tuple[str, ...] = ()  # names besides those of this machine that a request may call the service by
-    origins: tuple[str, ...] = ()  # other sites whose pages may call it: https://example.org
+    origins: tuple[str, ...] = ()  # other sites whose pages may call it: https://example.com
     proxy: str | None = None  # address of a proxy whose X-Forwarded-For is believed
     device: str = "cpu"
     threads: int | None = None  # of torch in each worker; None: half the cores
@@ -100,6 +100,6 @@ class ServeSettings:
         return self.threads or max(1, (os.cpu_count() or 1) // 2)
 
     @property
-    def slow_workers(self) -> int:
-        """Threads for slow inputs of a model; each computes with `worker_threads`."""
+    def workers(self) -> int:
+        """Threads of a lane of a model; each computes with `worker_threads`."""
         return max(1, (os.cpu_count() or 1) // self.worker_threads)

@@ -80,9 +80,9 @@ def router(service: Service) -> APIRouter:
     settings = service.settings
 
     def transcribe(model: Model, inputs: list[Upload], options: Mapping[str, Any]) -> Sequence[tuple[Any, float]]:
-        recordings = [decoded(model, one, settings) for one in inputs]
         if getattr(model.assets.reader, "kind", None) != "audio":
             raise UserError("This model reads no recordings.", "Use /v1/models/NAME/predict for its inputs.")
+        recordings = [decoded(model, one, settings) for one in inputs]
         seconds = [audio_facts(one).seconds for one in recordings]
         return list(zip(model.predict(recordings), seconds, strict=True))
 
