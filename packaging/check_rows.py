@@ -153,66 +153,83 @@ class Decoder:
 
     def run(self, given: tuple[Array, Array, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
         """The results, and the gradients of Σ output∘R + Σ context∘S + Σ weights∘Q."""
-        rows, wide = self.batch * self.steps, self.gates * self.hidden
         job = self.native.AttentionJob()
         job.kind, job.batch, job.steps, job.positions = self.kind, self.batch, self.steps, self.positions
         job.hidden, job.key_size, job.value_size, job.context_size = self.hidden, self.size, self.value, self.value
         job.feed, job.luong, job.scale = self.feed, self.luong, self.size**-0.5
-        kept: list[Array] = []
-
-        def place(**buffers: Array) -> None:
-            for name, one in buffers.items():
-                kept.append(one)
-                if name in ("gates_x", "d_output", "d_context", "d_weights"):
-                    getattr(job, f"set_{name}")(one.ctypes.data, one[0].size, one.shape[2])
-                else:
-                    setattr(job, name, one.ctypes.data)
-
-        def unwritten(**shapes: tuple[int, ...]) -> dict[str, Array]:
-            made = {name: np.full(shape, np.nan, np.float32) for name, shape in shapes.items()}
-            place(**made)
-            return made
-
-        place(**{name: floats(one) for name, one in self.inputs.items() if self.memory or name != "c_0"})
-        place(mask=self.mask.astype(np.uint8))
+        buffers = Buffers(job)
+        buffers.place(**{name: floats(one) for name, one in self.inputs.items() if self.memory or name != "c_0"})
+        buffers.place(mask=self.mask.astype(np.uint8))
         if self.ragged:
             order, active = np.zeros(self.batch, np.int64), np.zeros(self.steps, np.int64)
             where = [one.ctypes.data for one in (order, active)]
             self.native.sort_by_length(self.lengths.ctypes.data, self.batch, self.steps, *where)
-            place(lengths=self.lengths, order=order, active=active)
+            buffers.place(lengths=self.lengths, order=order, active=active)
+        made = self.forward(buffers)
+        return made, self.backward(buffers, given)
+
+    def forward(self, buffers: Buffers) -> dict[str, Array]:
+        """Outputs, contexts and weights; what the backward pass reads is saved."""
+        wide, b, t = self.gates * self.hidden, self.batch, self.steps
         saved = {"gates": wide, "h_entering": self.hidden, "fed_rows": self.feed, "query_rows": self.size}
         saved |= {"c_entering": self.hidden} if self.memory else {}
         saved |= {"candidate": self.hidden} if self.candidate else {}
         saved |= {"hidden_rows": self.hidden, "mixed": self.hidden + self.value} if self.luong else {}
-        unwritten(**{name: (rows, width) for name, width in saved.items()})
-        wide_out, b, t = self.feed if self.luong else self.hidden, self.batch, self.steps
-        made = unwritten(output=(b, t, wide_out), context=(b, t, self.value), weights=(b, t, self.positions))
-        unwritten(h_n=(b, self.hidden), **({"c_n": (b, self.hidden)} if self.memory else {}))
-        if self.luong:
-            unwritten(fed_n=(b, self.feed))
-        job.forward(2)
+        buffers.unwritten(**{name: (b * t, width) for name, width in saved.items()})
+        out = self.feed if self.luong else self.hidden
+        made = buffers.unwritten(output=(b, t, out), context=(b, t, self.value), weights=(b, t, self.positions))
+        buffers.unwritten(**{f"{name}_n": shape for name, shape in self.states().items()})
+        buffers.job.forward(2)
+        return made
 
-        place(**dict(zip(("d_output", "d_context", "d_weights"), map(floats, given), strict=True)))
-        ends = {"d_h_n": (b, self.hidden)} | ({"d_c_n": (b, self.hidden)} if self.memory else {})
-        place(**{name: np.zeros(shape, np.float32) for name, shape in ends.items()})
-        shapes: dict[str, tuple[int, ...]] = {
-            "d_gates": (b, t, wide), "d_seen": (b, t, self.value), "d_scores": (b, t, 1, self.positions),
-            "d_query": (b, t, self.size), "d_h_0": (b, self.hidden),
-        }  # fmt: skip
-        shapes |= {"d_c_0": (b, self.hidden)} if self.memory else {}
+    def backward(self, buffers: Buffers, given: tuple[Array, Array, Array]) -> dict[str, Array]:
+        """The gradients by the names of the inputs; those of weights are products that the caller makes."""
+        b, t = self.batch, self.steps
+        buffers.place(**dict(zip(("d_output", "d_context", "d_weights"), map(floats, given), strict=True)))
+        states = self.states()
+        buffers.place(**{f"d_{name}_n": np.zeros(shape, np.float32) for name, shape in states.items()})
+        shapes: dict[str, tuple[int, ...]] = {f"d_{name}_0": shape for name, shape in states.items()}
+        shapes |= {"d_gates": (b, t, self.gates * self.hidden), "d_seen": (b, t, self.value)}
+        shapes |= {"d_scores": (b, t, 1, self.positions), "d_query": (b, t, self.size)}
         shapes |= {"d_candidate": (b, t, self.hidden)} if self.candidate and not self.two_products else {}
-        if self.luong:
-            shapes |= {"d_mixed": (b, t, self.feed), "d_fed_0": (b, self.feed)}
-            place(d_fed_n=np.zeros((b, self.feed), np.float32))
+        shapes |= {"d_mixed": (b, t, self.feed)} if self.luong else {}
         if "vector" in self.inputs:
             shapes |= {"d_keys": (b, self.positions, self.size), "d_vector": (b, self.size)}
-        found = unwritten(**shapes)
-        job.backward(2)
-        gradients = {"gates_x": found["d_gates"], "h_0": found["d_h_0"]}
-        gradients |= {name: found[f"d_{name}"] for name in ("c_0", "fed_0", "keys") if f"d_{name}" in found}
+        found = buffers.unwritten(**shapes)
+        buffers.job.backward(2)
+        gradients = {"gates_x": found["d_gates"]}
+        gradients |= {name: found[f"d_{name}"] for name in ("h_0", "c_0", "fed_0", "keys") if f"d_{name}" in found}
         if "vector" in self.inputs:
             gradients["vector"] = found["d_vector"].sum(0)
-        return made, gradients
+        return gradients
+
+    def states(self) -> dict[str, tuple[int, int]]:
+        """The shapes of the decoder's states."""
+        sizes = {"h": self.hidden} | ({"c": self.hidden} if self.memory else {})
+        return {name: (self.batch, size) for name, size in (sizes | ({"fed": self.feed} if self.luong else {})).items()}
+
+
+class Buffers:
+    """The arrays of a job, which live as long as it."""
+
+    def __init__(self, job: Any) -> None:
+        self.job = job
+        self._kept: list[Array] = []
+
+    def place(self, **arrays: Array) -> None:
+        """Gives the job the addresses of arrays."""
+        for name, one in arrays.items():
+            self._kept.append(one)
+            if name in ("gates_x", "d_output", "d_context", "d_weights"):
+                getattr(self.job, f"set_{name}")(one.ctypes.data, one[0].size, one.shape[2])
+            else:
+                setattr(self.job, name, one.ctypes.data)
+
+    def unwritten(self, **shapes: tuple[int, ...]) -> dict[str, Array]:
+        """New arrays of the job, full of NaN."""
+        made = {name: np.full(shape, np.nan, np.float32) for name, shape in shapes.items()}
+        self.place(**made)
+        return made
 
 
 def check_decoders(native: Any, checks: Checks) -> None:

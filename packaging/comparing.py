@@ -1,4 +1,4 @@
-"""What the checks of a wheel's extension share: a cell's equations in numpy, and the count of comparisons."""
+"""The equations of a cell in numpy and the count of comparisons, for the checks of a wheel's extension."""
 
 from __future__ import annotations
 
