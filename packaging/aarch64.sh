@@ -1,7 +1,8 @@
 #!/bin/sh
 # Runs the kernels of an aarch64 wheel in an emulator, with and without the dot-product instructions.
 # Usage: packaging/aarch64.sh WHEEL [FOLDER]; the record goes to packaging/results/aarch64.txt.
-# It needs Debian's apt and qemu-user-static. FOLDER gets Python and numpy for arm64 from Debian; nothing is installed.
+# It needs Debian's apt and qemu-user-static. FOLDER gets Python, numpy, pillow and pydantic for arm64 from Debian; nothing
+# is installed.
 set -eu
 wheel=$(realpath "$1")
 cd "$(dirname "$0")/.."
@@ -15,7 +16,10 @@ if [ ! -e "$root/usr/bin/python3" ]; then
   mkdir -p "$state/etc/apt/apt.conf.d" "$state/etc/apt/preferences.d" "$state/etc/apt/trusted.gpg.d" \
     "$state/var/lib/apt/lists/partial" "$state/var/lib/dpkg" "$state/var/cache/apt/archives/partial"
   touch "$state/var/lib/dpkg/status"
-  echo "deb http://deb.debian.org/debian $suite main" > "$state/etc/apt/sources.list"
+  # the mirror that apt here reads Debian's packages from
+  mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Label: Debian' | head -n 1)
+  [ "$mirror" ] || { echo "apt here reads no packages of Debian: run apt-get update, or see sources.list(5)" >&2; exit 1; }
+  echo "deb $mirror $suite main" > "$state/etc/apt/sources.list"
   cat > "$state/apt.conf" <<EOF
 APT::Architecture "arm64";
 APT::Architectures { "arm64"; };
@@ -28,7 +32,7 @@ Dir::State::status "$state/var/lib/dpkg/status";
 EOF
   export APT_CONFIG="$state/apt.conf"
   apt-get -qq update
-  apt-get -qq install --yes --download-only libc6 python3 python3-numpy
+  apt-get -qq install --yes --download-only libc6 python3 python3-numpy python3-pil python3-pydantic
   for package in "$state"/var/cache/apt/archives/*.deb; do dpkg-deb -x "$package" "$root"; done
   unset APT_CONFIG
 fi

@@ -1,10 +1,13 @@
 """Runs the kernels of a wheel's extension without torch, and compares them with the equations in numpy, in float64.
 
-Usage: python packaging/check_kernels.py WHEEL; it needs numpy. UNROLLED_ISA chooses the instruction set.
+Usage: python packaging/check_kernels.py WHEEL; it needs numpy, pillow and pydantic. UNROLLED_ISA chooses the
+instruction set.
 
 Under an emulator torch takes minutes to import; this takes seconds. It covers every recurrent cell forward, backward
-(against differences of the equations) and step by step with every format of weights, the CTC loss with its gradient,
-the best scores of a vocabulary and the cross-entropy. Gradients are compared along one random direction of each tensor.
+(against differences of the equations) and step by step with every format of weights, decoders with attention, products
+and attention whose rows are apart, the CTC loss with its gradient and alignment, the best scores of a vocabulary and
+the cross-entropy, searches, n-gram models and changed pictures. Gradients are compared along one random direction of
+each tensor. A name of the extension that nothing here checks is an error.
 """
 
 from __future__ import annotations
@@ -23,11 +26,19 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
+from check_rows import check_decoders, check_narrow, check_rows_apart
+from check_search import check_alignment, check_dictionary_search, check_lines, check_ngrams, check_prefix_search
 from check_wheel import extension_in
+from comparing import FLOAT32, GRADIENT, Array, Checks, cell_step, exact, floats
 
-Array = np.ndarray[Any, Any]
-FLOAT32 = 2e-5  # of the largest number
-GRADIENT = 2e-4
+# What the checks cover, by the extension's names.
+CHECKED = {
+    "CELLS", "ScanJob", "sort_by_length", "Stepper", "Stream", "connect", "AttentionJob", "ApartProductJob",
+    "ApartAttentionJob", "NarrowScoresJob", "narrow", "CtcJob", "ctc_align", "TopJob", "CrossEntropyJob",
+    "PrefixSearch", "NGramModel", "ArpaReader", "ArpaWriter", "KneserNey", "mix_ngrams", "Lexicon", "make_lexicon",
+    "WordModel", "ngram_word_model", "uniform_word_model", "Dictionary", "make_dictionary", "DictionaryOptions",
+    "DictionarySearch", "feed_all", "change_lines", "isa", "isas", "set_scratch_nan", "threading",
+}  # fmt: skip
 
 
 def load(wheel: Path) -> Any:
@@ -39,41 +50,6 @@ def load(wheel: Path) -> Any:
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         return module
-
-
-def floats(values: Array) -> Array:
-    return np.ascontiguousarray(values, dtype=np.float32)
-
-
-def sigmoid(x: Array) -> Array:
-    return 1 / (1 + np.exp(-x))
-
-
-def cell_step(
-    kind: str, w: dict[str, Array], x: Array, h: Array, c: Array, times: Callable[..., Array]
-) -> tuple[Array, Array]:
-    """One step of a cell; `times` multiplies a matrix with the rows of an input."""
-    gates = times(x, w["weight_ih"]) + w["bias_ih"]
-    hidden = w["weight_hh"].shape[1]
-    if kind == "gru_reset_before":
-        both = gates[:, : 2 * hidden] + times(h, w["weight_hh"][: 2 * hidden]) + w["bias_hh"][: 2 * hidden]
-        r, z = np.split(sigmoid(both), 2, axis=1)
-        n = np.tanh(gates[:, 2 * hidden :] + times(r * h, w["weight_hh"][2 * hidden :]) + w["bias_hh"][2 * hidden :])
-        return (1 - z) * n + z * h, c
-    inner = times(h, w["weight_hh"]) + w["bias_hh"]
-    if kind == "gru_reset_after":
-        r, z = np.split(sigmoid((gates + inner)[:, : 2 * hidden]), 2, axis=1)
-        n = np.tanh(gates[:, 2 * hidden :] + r * inner[:, 2 * hidden :])
-        return (1 - z) * n + z * h, c
-    if kind == "lstm":
-        i, f, g, o = np.split(gates + inner, 4, axis=1)
-        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
-        return sigmoid(o) * np.tanh(c), c
-    return (np.tanh(gates + inner) if kind == "rnn_tanh" else np.maximum(gates + inner, 0)), c
-
-
-def exact(x: Array, matrix: Array) -> Array:
-    return x @ matrix.T
 
 
 def recurrence(kind: str, w: dict[str, Array], lengths: Array, reverse: bool) -> tuple[Array, Array, Array]:
@@ -97,21 +73,6 @@ def weights_of(draw: np.random.Generator, gates: int, features: int, hidden: int
         "bias_ih": draw.normal(size=gates * hidden) * 0.3,
         "bias_hh": draw.normal(size=gates * hidden) * 0.3,
     }
-
-
-class Checks:
-    """Counts the comparisons, and ends at the first that fails."""
-
-    def __init__(self) -> None:
-        self.done: dict[str, tuple[int, float]] = {}
-
-    def close(self, what: str, got: Array, wanted: Array, tolerance: float, scale: float | None = None) -> None:
-        most = float(np.max(np.abs(wanted))) if scale is None else scale
-        error = float(np.max(np.abs(np.asarray(got, np.float64) - wanted))) / max(most, 1e-30)
-        count, worst = self.done.get(what, (0, 0.0))
-        self.done[what] = (count + 1, max(worst, error))
-        if not error <= tolerance:
-            raise SystemExit(f"{what}: relative error {error:.1e}, allowed {tolerance:.0e}")
 
 
 class Recurrence:
@@ -321,12 +282,14 @@ def check_steps(native: Any, checks: Checks, kind: int, hidden: int, batch: int)
             {key: (one.ctypes.data, one.size) for key, one in kept.items()},
         )
         h = c = np.zeros((batch, hidden))
+        stream = native.Stream(stepper, batch)
         for _ in range(4):
             x = floats(draw.normal(size=(batch, features))).astype(np.float64)
             states = [Tensor(state[:, None]) for state in ((h, c) if memory else (h,))]
             output, new = stepper.step(Tensor(x), tuple(states))
             wanted_h, wanted_c = cell_step(name, w, x, h, c, times)
             checks.close(f"step, {weights}", output.values, wanted_h, tolerance, 1.0)
+            checks.close("a stream's steps", stream.feed(Tensor(x)).values, output.values, 0.0)
             if memory:
                 checks.close(f"step, {weights}", new[1].values[:, 0], wanted_c, tolerance, 2.0)
             h = new[0].values[:, 0].astype(np.float64)
@@ -405,8 +368,17 @@ def check_vocabulary(native: Any, checks: Checks, size: int) -> None:
     checks.close("cross-entropy gradient", gradient, np.exp(exactly - totals[:, None]) - wanted, FLOAT32)
 
 
+def check_names(native: Any) -> None:
+    """Ends with an error at a name of the extension that nothing checks."""
+    missing = sorted({name for name in vars(native) if not name.startswith("_")} - CHECKED)
+    if missing:
+        raise SystemExit(f"Nothing checks {', '.join(missing)}: write a check, and add the names to CHECKED.")
+
+
 def main() -> None:
-    native, checks = load(Path(sys.argv[1])), Checks()
+    wheel = Path(sys.argv[1]).absolute()
+    native, checks = load(wheel), Checks()
+    check_names(native)
     native.set_scratch_nan(True)
     connect(native)
     sizes = [(1, 1, 1), (2, 3, 7), (5, 9, 16), (3, 7, 33), (13, 4, 64)]
@@ -418,6 +390,13 @@ def main() -> None:
         check_ctc(native, checks, labels)
     for size in (4, 31, 1000):
         check_vocabulary(native, checks, size)
+    check_rows_apart(native, checks)
+    check_decoders(native, checks)
+    check_narrow(native, checks)
+    check_prefix_search(native, checks)
+    check_alignment(native, checks)
+    check_dictionary_search(native, checks, check_ngrams(native, checks))
+    check_lines(native, checks, wheel)
     versions = f"Python {platform.python_version()}, numpy {np.__version__}"
     print(f"{platform.machine()}, {versions}, {native.isa()} kernels of {', '.join(native.isas())}")
     for what, (count, worst) in checks.done.items():

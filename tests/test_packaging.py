@@ -14,7 +14,7 @@ import sysconfig
 import tomllib
 import zipfile
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -59,6 +59,7 @@ def wheel(folder: Path, tag: str, *, name: str | None = None, inside: str | None
     with zipfile.ZipFile(path, "w") as file:
         file.writestr(f"unrolled/kernels/{name or native().name}", binary or native().read_bytes())
         file.writestr("unrolled-1.0.dist-info/WHEEL", f"Root-Is-Purelib: false\nTag: {inside or tag}\n")
+        file.writestr("unrolled-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: unrolled\nVersion: 1.0\n")
     return path
 
 
@@ -73,6 +74,24 @@ def test_the_tag_of_this_installation_and_its_binary_agree(tmp_path: Path) -> No
     else:
         assert tag.startswith("cp311-cp311-")
         checker.check_wheel(wheel(tmp_path, tag))
+
+
+def test_the_kernels_of_a_wheel_pass_their_checks(tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, ROOT / "packaging/check_kernels.py", wheel(tmp_path, "cp312-abi3-linux_x86_64")],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert run.returncode == 0, run.stderr
+    for what in ("lstm backward", "attention, rows apart", "dictionary search", "changed lines"):
+        assert f"  {what}: " in run.stdout
+
+
+def test_a_name_that_no_check_covers_is_an_error() -> None:
+    kernels = load("packaging/check_kernels.py")
+    with pytest.raises(SystemExit, match="Nothing checks TurnJob, turn: write a check"):
+        kernels.check_names(SimpleNamespace(CELLS={}, TurnJob=1, turn=2))
 
 
 @pytest.mark.parametrize(

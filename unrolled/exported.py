@@ -1,8 +1,10 @@
-"""The folder of an exported model: its names, and how it is recognised before anything large is imported."""
+"""The path of a model before anything large is imported: whether it is there, and an exported model."""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+from unrolled.errors import UserError
 
 FORMAT = "unrolled-onnx"
 VERSION = 1
@@ -17,3 +19,9 @@ def is_exported(path: str | Path) -> bool:
         return False
     with manifest.open("rb") as file:
         return FORMAT.encode() in file.read(BEGINNING)
+
+
+def check_there(path: str | Path) -> None:
+    """An error for the path of a model where nothing is."""
+    if not Path(path).exists():
+        raise UserError(f"{path} does not exist.", "Give a run folder made by `unrolled train`, or a model file.")

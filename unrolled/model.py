@@ -19,7 +19,7 @@ from unrolled.cells.apart import RowEngine, rows_apart
 from unrolled.config import Section, changes_of, read_config
 from unrolled.data import Batch
 from unrolled.errors import UserError
-from unrolled.exported import is_exported
+from unrolled.exported import check_there, is_exported
 from unrolled.hub import (
     FILE,
     MESSAGE,
@@ -345,6 +345,5 @@ def find_file(path: str | Path) -> Path:
                 f"Use unrolled.runtime.load({str(path)!r}), or `unrolled run {path}`.",
             )
         raise UserError(f"{path} holds no model.", "Give a run folder made by `unrolled train`, or a model file.")
-    if not path.exists():
-        raise UserError(f"{path} does not exist.", "Give a run folder made by `unrolled train`, or a model file.")
+    check_there(path)
     return path

@@ -9,9 +9,12 @@ from unrolled.errors import UserError
 
 def load_either(path: str, own: Any, device: str) -> Any:
     """The model of a file or run folder; of an exported model's folder, without torch."""
-    from unrolled.exported import is_exported
+    from unrolled.exported import check_there, is_exported
+    from unrolled.hub import is_address
 
     if not is_exported(path):
+        if not is_address(path):
+            check_there(path)  # before torch is asked for
         from unrolled import api
 
         return api.load(path, task=own, device=device)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import shlex
 import sys
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -56,6 +58,7 @@ def run(
     options = with_text_scorer(options, device)
     if files and "-" in files and files != ["-"]:
         raise UserError("- is standard input, and there are files beside it.", "Give one or the other.")
+    check_files(files or [])
     piped = files == ["-"]
     kept = kept_columns(keep, form, loaded, [] if piped else files or [])
     if text is not None or (files and not piped):
@@ -75,6 +78,13 @@ def _format(format: str | None, as_json: bool) -> Any:
     if as_json and format not in (None, "jsonl"):
         raise UserError(f"--json and --format {format} are two formats.", "Give one of them.")
     return "jsonl" if as_json else format or "text"
+
+
+def check_files(files: Sequence[str]) -> None:
+    """An error where a text stands in the place of a file."""
+    for name in files:
+        if " " in name and not Path(name).exists():
+            raise UserError(f"There is no file {name!r}.", f"If it is a text, write: --text {shlex.quote(name)}")
 
 
 def kept_columns(keep: str | None, format: str, model: Any, files: Sequence[str]) -> list[str]:
