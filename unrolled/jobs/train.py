@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from unrolled.tasks.contract import Training
 from unrolled.training import Origin, Run, Trainer, hash_of, new_folder
 from unrolled.training.changes import END, check_changes
 from unrolled.training.checkpoint import DiskError, disk_errors, write_atomically
-from unrolled.training.devices import is_out_of_memory, largest_fitting_batch, pick_device
+from unrolled.training.devices import device_of_rank, is_out_of_memory, largest_fitting_batch, pick_device
 from unrolled.training.folder import (
     BEST,
     CONFIG,
@@ -42,8 +43,10 @@ from unrolled.training.folder import (
     locked,
 )
 from unrolled.training.interrupts import interruptible
+from unrolled.training.lanes import own_random_numbers
 from unrolled.training.loop import StepInfo
 from unrolled.training.precision import pick_precision
+from unrolled.training.ranks import NCCL, join
 from unrolled.training.report import Report, stopped_early
 from unrolled.training.schedule import too_slow_a_rise
 from unrolled.training.score_checks import ScoreChecks
@@ -72,7 +75,9 @@ class TrainingJob:
             torch.set_num_threads(settings.threads)
         if settings.deterministic != torch.are_deterministic_algorithms_enabled():  # setting it loads torch's compiler
             torch.use_deterministic_algorithms(settings.deterministic)
-        self.device = pick_device(settings.device)
+        device = pick_device(settings.device)
+        self.ranks = join(device.type, settings.backend, settings.timeout)
+        self.device = device_of_rank(device, self.ranks.place, alone_on_it=self.ranks.backend == NCCL)
         config = apply(config, {"train.precision": pick_precision(settings.precision, self.device)})
         self.task = task or TASKS[config.task]()
         self.init = find_file(init) if init is not None else None
@@ -98,11 +103,13 @@ class TrainingJob:
         else:
             self.task.initialize(network, self.config, self.assets, self.data)
         self.taken = take_weights(network, self.init, init_names) if self.init is not None and foreign else None
+        network = network.to(self.device)
+        self.ranks.copy_from_first(list(network.state_dict().values()))
         self.model = Model(
             self.task,
             self.config,
             self.assets,
-            network.to(self.device),
+            network,
             versions=current_versions(),
             data=_origin(self.config, self.data),
         )
@@ -129,21 +136,27 @@ class TrainingJob:
             window=self.traits.window,
             judge_start=self.traits.judge_start,
             usual_tokens=self.traits.usual_tokens,
+            ranks=self.ranks,
         )
+        own_random_numbers(config.train.seed, self.ranks)
         if self.device.type == "cuda":
             trainer.feed_gpu(ahead_of_gpu(batches, self.traits.padding), self.traits.eager)
         return trainer
 
     def run(self, out: Path | None, *, quiet: bool = False) -> Model:
         trainer = self.trainer()
-        folder = new_folder(out, self.task.name)
-        with locked(folder):
-            check_free(folder)  # another process may have taken it
-            clear(folder, STARTED - {LOCK})
-            if self.init is not None:  # for a restart if the run is killed before its first checkpoint
-                write_atomically(folder / INIT, self._initial())
-            self._write_config(folder)
+        folder = Path(self.ranks.from_first(lambda: str(new_folder(out, self.task.name))))
+        with self._locked(folder):
+            if self.ranks.is_first:
+                check_free(folder)  # another process may have taken it
+                clear(folder, STARTED - {LOCK})
+                if self.init is not None:  # for a restart if the run is killed before its first checkpoint
+                    write_atomically(folder / INIT, self._initial())
+                self._write_config(folder)
             return self._drive(self._run(folder, trainer), quiet, [])
+
+    def _locked(self, folder: Path) -> AbstractContextManager[None]:
+        return locked(folder) if self.ranks.is_first else nullcontext()
 
     def resume(
         self, folder: Path, old: Any | None = None, changes: Sequence[str] = (), *, quiet: bool = False
@@ -181,6 +194,8 @@ class TrainingJob:
     def _write_config(self, folder: Path, change: str = "") -> None:
         """Write config.toml; comments at its top list changes since the start."""
         path, lines = folder / CONFIG, list[str]()
+        if not self.ranks.is_first:
+            return
         if path.is_file():
             top = path.read_text(encoding="utf-8").split("\n\n")[0].splitlines()
             lines = [line.removeprefix("# ") for line in top if line.startswith("# ")]
@@ -189,6 +204,7 @@ class TrainingJob:
 
     def _drive(self, run: Run, quiet: bool, notes: list[str]) -> Model:
         trainer, folder, doubts = run.trainer, run.folder, ScoreChecks(self.goal)
+        quiet = quiet or not self.ranks.is_first
         said = "train.graph=off"  # which the user asked for
         with (
             Report(
@@ -196,6 +212,7 @@ class TrainingJob:
             ) as report,
             interruptible() as stop,
         ):
+            trainer.watch(stop)
             for note in notes:
                 report.say(note)
             report.say(self._introduction(folder, trainer))
@@ -211,7 +228,8 @@ class TrainingJob:
                     doubts.look(info)
                     for sample in info.samples:
                         report.say(_indented(sample))
-                    if stop.signal is not None and not trainer.progress.finished:
+                    asked = info.stop if trainer.together is not None else stop.signal is not None
+                    if asked and not trainer.progress.finished:
                         run.checkpoint()
                         report.say(f"Stopped at step {info.step}. Resume with: unrolled train --resume {folder}")
                         self._draw(folder)
@@ -227,20 +245,30 @@ class TrainingJob:
                     f"{stopped_early(self.goal, trainer.progress, run.scores)} "
                     f"To train on: unrolled train --resume {folder} --set train.patience=0"
                 )
-        best = load_model(
-            folder / BEST if (folder / BEST).exists() else folder / LAST, task=self.task, device=str(self.device)
-        )
+        best = self._best(folder)
         report.say(
             f"Done: best {self.goal.metric} {trainer.progress.best_score:.4f}, step {trainer.progress.best_step}. "
             f"Use it: unrolled run {folder}"
         )
-        for remark in self.task.description.remarks(best):
+        for remark in self.task.description.remarks(best) if self.ranks.is_first else ():
             report.say(remark)
-        doubts.end(trainer.progress.best_score)
+        if self.ranks.is_first:
+            doubts.end(trainer.progress.best_score)
         return best
+
+    def _best(self, folder: Path) -> Model:
+        """The best model of the run, which the first of several processes reads."""
+        if self.ranks.is_first:
+            path = folder / BEST if (folder / BEST).exists() else folder / LAST
+            self.model = load_model(path, task=self.task, device=str(self.device))
+        with torch.no_grad():
+            self.ranks.copy_from_first(list(self.model.network.state_dict().values()))
+        return self.model
 
     def _draw(self, folder: Path) -> None:
         """Draw the learning curves so far."""
+        if not self.ranks.is_first:
+            return
         with disk_errors(folder / CURVES, then=f"draw it with: unrolled train --resume {folder}"):
             picture = curves(folder, self.goal.metric)
             if picture is not None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 
 from unrolled.errors import UserError
+from unrolled.training.ranks import Place
 
 
 def pick_device(name: str, key: str = "train.device") -> torch.device:
@@ -21,6 +22,22 @@ def pick_device(name: str, key: str = "train.device") -> torch.device:
         raise UserError(f"Unknown {key} {name!r}.", f"{hint}Choices: auto, cpu, cuda.") from None
     if device.type == "cuda" and not torch.cuda.is_available():
         raise UserError(f"{key}={name}, but torch finds no GPU here.", f"Use {key}=cpu.")
+    return device
+
+
+def device_of_rank(device: torch.device, place: Place, *, alone_on_it: bool) -> torch.device:
+    """The device of one of several processes: on a machine with GPUs each has its own, unless they may share one."""
+    if device.type != "cuda" or place.world == 1:
+        return device
+    count = torch.cuda.device_count()
+    if place.local_world > count and alone_on_it:
+        raise UserError(
+            f"{place.local_world} processes on this machine, and {count} {'GPU' if count == 1 else 'GPUs'}: "
+            "NCCL wants one for each.",
+            f"Use --nproc-per-node {count}, or train.backend=gloo, with which they share one more slowly.",
+        )
+    device = torch.device("cuda", place.local_rank % count)
+    torch.cuda.set_device(device)
     return device
 
 

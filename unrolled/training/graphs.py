@@ -32,10 +32,11 @@ WAITS = "called a synchronizing CUDA operation"
 
 @dataclass(frozen=True)
 class Chunk:
-    """A batch of an update; `fresh`: no state comes from the batch before."""
+    """A batch of an update; `fresh`: no state comes from the batch before; `idle`: none of it is for this process."""
 
     batch: Batch
     fresh: bool
+    idle: bool = False
 
 
 Compute = Callable[[Sequence[Chunk]], Tensor]

@@ -105,6 +105,12 @@ class TrainSettings(Section):
         "0: never; none: two fifths of a run's evaluations, at least 4.",
     )
     threads: int | None = Field(None, ge=1, description="CPU threads; none: torch's choice.")
+    backend: Literal["auto", "gloo", "nccl"] = Field(
+        "auto",
+        description="Of several processes (torchrun): auto (nccl on GPUs, gloo on CPUs), gloo (several may share a "
+        "GPU), nccl.",
+    )
+    timeout: float = Field(300.0, gt=0, description="Seconds that one of several processes waits for the others.")
 
 
 class ExampleTraining(TrainSettings):
