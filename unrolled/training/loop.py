@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from unrolled.data import Batch
-from unrolled.data.batching.sharing import is_idle, shared_batches
+from unrolled.data.batching.sharing import evaluated_by, is_idle, shared_batches
 from unrolled.errors import UserError
 from unrolled.training.average import Average
 from unrolled.training.clipping import Clipping
@@ -23,7 +23,7 @@ from unrolled.training.interrupts import Stop
 from unrolled.training.loss import Loss
 from unrolled.training.optimizers import common_generator, make_average, make_optimizer
 from unrolled.training.precision import autocast, pick_precision
-from unrolled.training.ranks import ALONE, Ranks, evaluating_together
+from unrolled.training.ranks import ALONE, Ranks
 from unrolled.training.schedule import learning_rate
 from unrolled.training.settings import TrainSettings
 from unrolled.training.tbptt import LossOf, TruncatedBPTT
@@ -348,10 +348,8 @@ class Trainer:
         self.network.eval()
         if self.average is not None:
             self.average.mark()
-        with torch.no_grad(), self._autocast(), self.averaged(), evaluating_together(self.ranks):
-            found = self.evaluate()
-        if not self.ranks.alone:
-            found = Evaluation(*self.ranks.from_first(lambda: (dict(found.scores), list(found.samples))))
+        with torch.no_grad(), self._autocast(), self.averaged():
+            found = self._evaluation()
         scores, score = found.scores, found.scores[self.goal.metric]
         if not math.isfinite(score):
             raise UserError(*self._non_finite(score))
@@ -361,6 +359,15 @@ class Trainer:
         if self.settings.schedule == "plateau" and progress.stalled > self.settings.plateau_patience:
             progress.plateau *= self.settings.plateau_factor
         return replace(info, scores=scores, samples=found.samples, is_best=is_best)
+
+    def _evaluation(self) -> Evaluation:
+        """The evaluation; where several processes share it, the first one's sums count."""
+        if self.ranks.alone:
+            return self.evaluate()
+        with evaluated_by(self.ranks):
+            found = self.evaluate()
+        scores, samples = self.ranks.from_first(lambda: (dict(found.scores), list(found.samples)))
+        return Evaluation(scores, samples)
 
     def _compare(self, score: float, found: tuple[str, float] | None) -> bool:
         """True if an evaluation is the best so far; updates `progress`.

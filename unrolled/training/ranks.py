@@ -5,17 +5,19 @@ Tensors are added up by gloo on CPUs and by NCCL on GPUs. Everything else is JSO
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 import torch.distributed as dist
+from numpy.typing import NDArray
 from safetensors.torch import load, save
 from torch import Tensor
 from torch.distributed import PrefixStore  # type: ignore[attr-defined]
@@ -151,10 +153,15 @@ class Ranks:
         if self.alone:
             yield from ((index, work(index)) for index in range(number))
             return
-        own = [work(index) for index in range(self.rank, number, self.world)]
+        own = [_tensors(work(index)) for index in range(self.rank, number, self.world)]
         found = self.gather(own)
         for index in range(number):
-            yield index, found[index % self.world][index // self.world]
+            yield index, _arrays(found[index % self.world][index // self.world])
+
+    def add_up(self, array: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The sum of an array over all processes."""
+        found: NDArray[np.float64] = self.sum(torch.from_numpy(np.array(array))).numpy()
+        return found
 
 
 def packed_state(value: Any) -> bytes:
@@ -175,24 +182,27 @@ def unpacked_state(raw: bytes) -> Any:
     return unflatten(json.loads(raw[8 : 8 + size]), load(raw[8 + size :]))
 
 
+def _changed(value: Any, kind: type, change: Callable[[Any], Any]) -> Any:
+    """A nested value with the leaves of a kind changed."""
+    if isinstance(value, kind):
+        return change(value)
+    if isinstance(value, (tuple, list)):
+        return type(value)(_changed(one, kind, change) for one in value)
+    if isinstance(value, dict):
+        return {key: _changed(one, kind, change) for key, one in value.items()}
+    return value
+
+
+def _tensors(value: Any) -> Any:
+    return _changed(value, np.ndarray, lambda array: torch.from_numpy(np.ascontiguousarray(array)))
+
+
+def _arrays(value: Any) -> Any:
+    return _changed(value, Tensor, lambda tensor: tensor.numpy())
+
+
 ALONE = Ranks()
-_SHARING: ContextVar[Ranks] = ContextVar("sharing", default=ALONE)
 _HERE: list[Ranks] = []
-
-
-@contextmanager
-def evaluating_together(ranks: Ranks) -> Iterator[None]:
-    """A block in which `sharing()` gives the processes: all of them run the same evaluation."""
-    token = _SHARING.set(ranks)
-    try:
-        yield
-    finally:
-        _SHARING.reset(token)
-
-
-def sharing() -> Ranks:
-    """The processes that share the evaluation that runs now; usually this one alone."""
-    return _SHARING.get()
 
 
 def join(device: str = "cpu", backend: str = "auto", timeout: float = TIMEOUT) -> Ranks:
@@ -211,6 +221,7 @@ def join(device: str = "cpu", backend: str = "auto", timeout: float = TIMEOUT) -
     except (RuntimeError, ValueError) as error:
         raise _no_meeting(error, place) from None
     _HERE.append(Ranks(place, store, chosen))
+    atexit.register(dist.destroy_process_group)  # its threads must end before the program does
     return _HERE[0]
 
 

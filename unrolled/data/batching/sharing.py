@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.data.batching.batch import Batch
 from unrolled.data.batching.prefetch import IndexedBatches, Prefetcher
 from unrolled.errors import UserError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -117,3 +123,67 @@ def mark_of(batches: Any, index: int) -> int:
     rows = getattr(inner, "rows", None)
     of_batch = rows(index).tobytes() if callable(rows) else b""
     return zlib.crc32(of_batch + b"%d" % index) & 0xFFFFFF
+
+
+class Together(Protocol):
+    """The processes that run the same evaluation."""
+
+    @property
+    def share(self) -> Share: ...
+    def map(self, number: int, work: Callable[[int], T]) -> Iterator[tuple[int, T]]: ...
+    def add_up(self, array: NDArray[np.float64]) -> NDArray[np.float64]: ...
+
+
+_TOGETHER: ContextVar[Together | None] = ContextVar("together", default=None)
+
+
+@contextmanager
+def evaluated_by(processes: Together) -> Iterator[None]:
+    """A block in which an evaluation is the work of several processes: all run it, each does its part."""
+    token = _TOGETHER.set(processes)
+    try:
+        yield
+    finally:
+        _TOGETHER.reset(token)
+
+
+def in_turn(number: int, work: Callable[[int], T]) -> Iterator[tuple[int, T]]:
+    """(index, work(index)) for each index in order; in an evaluation by several processes each works on some.
+
+    Results are arrays, numbers and texts, in nested tuples, lists and dictionaries.
+
+    >>> list(in_turn(3, lambda index: index * 10))
+    [(0, 0), (1, 10), (2, 20)]
+    """
+    together = _TOGETHER.get()
+    if together is not None:
+        return together.map(number, work)
+    return ((index, work(index)) for index in range(number))
+
+
+def own_part(number: int) -> range:
+    """The indices below `number` that are this process's part of an evaluation whose sums `added_up` completes."""
+    together = _TOGETHER.get()
+    share = WHOLE if together is None else together.share
+    return range(share.rank, number, share.world)
+
+
+def added_up(array: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The sum of an array over the processes of an evaluation."""
+    together = _TOGETHER.get()
+    return array if together is None else together.add_up(array)
+
+
+@contextmanager
+def own_lanes(batches: Any) -> Iterator[bool]:
+    """A block in which batches whose rows go on have this process's rows alone; False: they have all rows."""
+    together = _TOGETHER.get()
+    rows = getattr(batches, "rows", None)
+    if together is None or not isinstance(rows, int) or rows < together.share.world:
+        yield False
+        return
+    before, batches.share = batches.share, together.share
+    try:
+        yield True
+    finally:
+        batches.share = before
