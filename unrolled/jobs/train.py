@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from operator import attrgetter
@@ -28,7 +29,13 @@ from unrolled.tasks.contract import Training
 from unrolled.training import Origin, Run, Trainer, hash_of, new_folder
 from unrolled.training.changes import END, check_changes
 from unrolled.training.checkpoint import DiskError, disk_errors, write_atomically
-from unrolled.training.devices import device_of_rank, is_out_of_memory, largest_fitting_batch, pick_device
+from unrolled.training.devices import (
+    device_of_rank,
+    is_out_of_memory,
+    largest_fitting_batch,
+    pick_device,
+    threads_of_rank,
+)
 from unrolled.training.folder import (
     BEST,
     CONFIG,
@@ -45,8 +52,10 @@ from unrolled.training.folder import (
 from unrolled.training.interrupts import interruptible
 from unrolled.training.lanes import own_random_numbers
 from unrolled.training.loop import StepInfo
+from unrolled.training.meeting import NCCL, join, remember_folder, remembered_folder
+from unrolled.training.place import Place
 from unrolled.training.precision import pick_precision
-from unrolled.training.ranks import NCCL, join
+from unrolled.training.ranks import check_same
 from unrolled.training.report import Report, stopped_early
 from unrolled.training.schedule import too_slow_a_rise
 from unrolled.training.score_checks import ScoreChecks
@@ -71,13 +80,14 @@ class TrainingJob:
         settings = config.train
         if task is not None and task.name != config.task:
             raise UserError(f"The config is for {config.task}, the task is {task.name}.", "Use those of one task.")
-        if settings.threads is not None:
-            torch.set_num_threads(settings.threads)
         if settings.deterministic != torch.are_deterministic_algorithms_enabled():  # setting it loads torch's compiler
             torch.use_deterministic_algorithms(settings.deterministic)
         device = pick_device(settings.device)
-        self.ranks = join(device.type, settings.backend, settings.timeout)
+        self.ranks = join(device, settings.backend, settings.timeout)
         self.device = device_of_rank(device, self.ranks.place, alone_on_it=self.ranks.backend == NCCL)
+        threads = settings.threads or threads_of_rank(self.device, self.ranks.place)
+        if threads is not None:
+            torch.set_num_threads(threads)
         config = apply(config, {"train.precision": pick_precision(settings.precision, self.device)})
         self.task = task or TASKS[config.task]()
         self.init = find_file(init) if init is not None else None
@@ -95,6 +105,7 @@ class TrainingJob:
         if not checked:
             facts = {"init": start is not None, **self.task.facts(self.config, self.assets)}
             check_keys(self.config, facts, decided=list(decided))
+        check_same(self.ranks, self._facts())
         self.traits = self.task.traits(self.config, self.assets)
         self.goal = self.traits.goal
         network = self.task.build(self.config, self.assets)
@@ -113,6 +124,20 @@ class TrainingJob:
             versions=current_versions(),
             data=_origin(self.config, self.data),
         )
+
+    def _facts(self) -> dict[str, str]:
+        """What all processes must have alike, by what a user calls it."""
+        if self.ranks.alone:
+            return {}
+        paths = dict.fromkeys(data_paths(self.config), "")
+        plain = apply(self.config, {**paths, "train.device": "auto", "train.threads": None})
+        assets = json.dumps(self.task.assets_to_json(self.assets), sort_keys=True)
+        return {
+            "data": hash_of(self.data.fingerprint.encode(), self.data.contents.encode()),
+            "config": plain.model_dump_json(),
+            "vocabulary": hash_of(assets.encode()),
+            "versions": json.dumps(current_versions(), sort_keys=True),
+        }
 
     def trainer(self) -> Trainer:
         task, model, config = self.task, self.model, self.config
@@ -147,6 +172,7 @@ class TrainingJob:
         trainer = self.trainer()
         folder = Path(self.ranks.from_first(lambda: str(new_folder(out, self.task.name))))
         with self._locked(folder):
+            remember_folder(str(folder.absolute()), first=self.ranks.is_first)
             if self.ranks.is_first:
                 check_free(folder)  # another process may have taken it
                 clear(folder, STARTED - {LOCK})
@@ -294,7 +320,8 @@ class TrainingJob:
             """Run one batch of this size forward and backward."""
             TrainingJob(apply(self.config, {key: size}), task=self.task, checked=True).trainer().gradients()
 
-        smaller = f"{key}={largest_fitting_batch(size, attempt)}"
+        fitting = largest_fitting_batch(size, attempt) if self.ranks.alone else max(1, size // 2)
+        smaller = f"{key}={fitting}"
         fix = f"Use {smaller}" + (", or a shorter train.k1." if hasattr(settings, "k1") else ".")
         if run.saved_step is not None:
             fix += (
@@ -325,6 +352,12 @@ class TrainingJob:
         )
 
 
+def restarted_run() -> Path | None:
+    """The folder of the run that this command had begun, if torchrun starts it again."""
+    folder = remembered_folder()
+    return None if folder is None else Path(folder)
+
+
 def resume_run(
     folder: Path,
     overrides: list[str],
@@ -339,7 +372,7 @@ def resume_run(
     `target` is the run's task and config file where the caller has read them already.
     """
     check_run(folder)
-    with locked(folder):
+    with locked(folder) if Place.of(os.environ).rank == 0 else nullcontext():
         target = target or find_target(folder / CONFIG, task)
         old: Any = target.configure()
         new: Any = target.configure(overrides, extra)

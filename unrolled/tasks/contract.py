@@ -180,5 +180,7 @@ def mean_loss(task: Task, model: Model, batches: Batches) -> tuple[float, int]:
             loss = task.loss(model.network, batches[index].to(model.device), state)
             total, count, state = total + float(loss.sum), count + int(loss.count), loss.state
     if separate or shared:
-        total, count = (kind(number) for kind, number in zip((float, int), added_up(np.array([total, count])), strict=True))
+        total, count = (
+            kind(number) for kind, number in zip((float, int), added_up(np.array([total, count])), strict=True)
+        )
     return total / count, count

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from collections.abc import Callable
 
 import torch
 
 from unrolled.errors import UserError
-from unrolled.training.ranks import Place
+from unrolled.training.place import Place
 
 
 def pick_device(name: str, key: str = "train.device") -> torch.device:
@@ -39,6 +40,13 @@ def device_of_rank(device: torch.device, place: Place, *, alone_on_it: bool) -> 
     device = torch.device("cuda", place.local_rank % count)
     torch.cuda.set_device(device)
     return device
+
+
+def threads_of_rank(device: torch.device, place: Place) -> int | None:
+    """The threads of one of several processes on CPUs: its part of the machine; None: torch's choice."""
+    if place.world == 1 or device.type != "cpu":
+        return None
+    return max(1, len(os.sched_getaffinity(0)) // place.local_world)
 
 
 def peak_memory(device: torch.device) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from unrolled.errors import UserError
 from unrolled.training.ranks import Ranks
 
 FIRST_BYTES, BUCKET_BYTES = 1 << 20, 8 << 20  # the first is small, so that sums begin early
@@ -46,22 +47,24 @@ class GradientSum:
         self.stopping = False  # some process was asked to stop
         self._buckets = _cut(self.parameters[::-1])
         self._home = {p: bucket for bucket in self._buckets for p in bucket.parameters}
-        self._armed, self._next = False, 0
+        self._mark, self._armed, self._next = 0, False, 0
         for parameter in self.parameters:
             parameter.register_post_accumulate_grad_hook(self._ready)  # type: ignore[no-untyped-call]
 
     def totals(self, loss: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
         """The summed loss and count of a batch, of all processes."""
         numbers = torch.stack([loss.detach().to(self.device, torch.float64), count.to(self.device, torch.float64)])
-        numbers = torch.cat([numbers, numbers.new_full((1,), float(self.stop_asked()))])
+        numbers = torch.cat([numbers, numbers.new_tensor([float(self.stop_asked()), self._mark])])
         self.ranks.sum(numbers)
-        if self.device.type == "cpu":
+        if self.device.type == "cpu":  # a look at a GPU's numbers would wait for it
             self.stopping = bool(numbers[2])
+            if numbers[3] != self.ranks.world * self._mark:
+                raise out_of_step(self.ranks, "it reads other examples than the others")
         return numbers[0], numbers[1]
 
-    def begin(self, *, last: bool) -> None:
-        """Before a backward pass; the sums begin in the last one of an update."""
-        self._armed, self._next = last, 0
+    def begin(self, mark: int, *, last: bool) -> None:
+        """Before a backward pass on a batch with this mark; the sums begin in the last one of an update."""
+        self._mark, self._armed, self._next = mark, last, 0
         for bucket in self._buckets:
             bucket.missing, bucket.sum = len(bucket.parameters), None
 
@@ -100,6 +103,14 @@ class GradientSum:
         if own:
             torch._foreach_copy_([view for view, _ in own], [gradient for _, gradient in own])
         bucket.sum = self.ranks.begin_sum(bucket.buffer)
+
+
+def out_of_step(ranks: Ranks, problem: str) -> UserError:
+    """The error of processes that no longer train the same network on the same data."""
+    return UserError(
+        f"Process {ranks.rank} of {ranks.world} is out of step: {problem}.",
+        "Check that all have the same files and versions. Resume the run from its last checkpoint.",
+    )
 
 
 def _cut(parameters: Sequence[nn.Parameter]) -> list[_Bucket]:

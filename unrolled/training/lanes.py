@@ -5,15 +5,17 @@ The rows of all processes stand side by side there, as one process has them, so 
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.training import checkpoint
+from unrolled.training.gradients import out_of_step
 from unrolled.training.loop import Trainer
 from unrolled.training.loss import map_state
 from unrolled.training.ranks import Ranks
@@ -29,7 +31,13 @@ def gathered_state(trainer: Trainer) -> dict[str, Any]:
     }
     if ranks.alone:
         return own
-    every = ranks.gather(own)
+    progress = trainer.progress
+    place = [progress.step, progress.epoch, progress.batch]
+    every = ranks.gather({**own, "place": place, "weights": _checksum(trainer.network)})
+    for rank, one in enumerate(every):
+        if (one["place"], one["weights"]) != (every[0]["place"], every[0]["weights"]):
+            where = "its weights differ from the first one's" if one["place"] == every[0]["place"] else one["place"]
+            raise out_of_step(ranks, f"process {rank}: {where}")
     return {
         "random": every[0]["random"],
         "hidden": _joined([one["hidden"] for one in every]),
@@ -63,6 +71,14 @@ def own_random_numbers(seed: int, ranks: Ranks) -> None:
     """Let each process but the first draw random numbers of its own."""
     if not ranks.is_first:
         torch.manual_seed((seed << 16) + ranks.rank)
+
+
+def _checksum(network: nn.Module) -> int:
+    """Of all weights, as bits."""
+    found = 0
+    for parameter in network.parameters():
+        found = zlib.crc32(parameter.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes(), found)
+    return found
 
 
 def _processes(number: int) -> str:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from unrolled.data import Batch
-from unrolled.data.batching.sharing import evaluated_by, is_idle, shared_batches
+from unrolled.data.batching.sharing import evaluated_by, is_idle, mark_of, shared_batches
 from unrolled.errors import UserError
 from unrolled.training.average import Average
 from unrolled.training.clipping import Clipping
@@ -309,7 +309,8 @@ class Trainer:
         self.source.order(progress.epoch)
         for _ in range(min(self.settings.accumulate, len(self.batches) - progress.batch)):
             fresh, idle = progress.batch == 0 or not self.stateful, is_idle(self.batches, progress.batch)
-            chunks.append(Chunk(self.source[progress.batch], fresh, idle))
+            mark = mark_of(self.batches, progress.batch) if self.together is not None else 0
+            chunks.append(Chunk(self.source[progress.batch], fresh, idle, mark))
             progress.batch += 1
         return chunks
 
@@ -325,7 +326,7 @@ class Trainer:
     def watch(self, stop: Stop) -> None:
         """Let all processes stop after the same update if one is asked to."""
         if self.together is not None:
-            self.together.stop_asked = lambda: stop.signal is not None
+            self.together.stop_asked = lambda: stop.signal is not None or self.ranks.place.is_orphan
 
     def noise_state(self) -> Tensor | None:
         """The state of the random numbers that all processes share."""

@@ -5,13 +5,11 @@ Tensors are added up by gloo on CPUs and by NCCL on GPUs. Everything else is JSO
 
 from __future__ import annotations
 
-import atexit
 import json
-import os
-from collections.abc import Callable, Iterator, Mapping
+import platform
+import re
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,55 +18,24 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from safetensors.torch import load, save
 from torch import Tensor
-from torch.distributed import PrefixStore  # type: ignore[attr-defined]
-from torch.distributed.rendezvous import rendezvous
 
 from unrolled.data.batching.sharing import Share
 from unrolled.errors import UserError
 from unrolled.training.checkpoint import flatten, unflatten
+from unrolled.training.place import Place
 
 T = TypeVar("T")
-TIMEOUT = 300.0  # seconds
-GLOO, NCCL = "gloo", "cpu:gloo,cuda:nccl"
 
 
 class RankLost(UserError):
     """The connection to another process broke, or it did not answer in time."""
 
 
-@dataclass(frozen=True)
-class Place:
-    """The place of this process among all, as the environment says."""
-
-    rank: int = 0
-    world: int = 1
-    local_rank: int = 0
-    local_world: int = 1  # on this machine
-    restarts: int = 0
-
-    @classmethod
-    def of(cls, environment: Mapping[str, str]) -> Place:
-        """The place that torchrun's variables give; alone without them.
-
-        >>> Place.of({"RANK": "1", "WORLD_SIZE": "2"})
-        Place(rank=1, world=2, local_rank=0, local_world=1, restarts=0)
-        """
-        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT")
-        usual = (0, 1, 0, 1, 0)
-        if "RANK" not in environment or "WORLD_SIZE" not in environment:
-            return cls()
-        try:
-            return cls(*(int(environment.get(name, other)) for name, other in zip(names, usual, strict=True)))
-        except ValueError:
-            given = {name: environment[name] for name in names if name in environment}
-            raise UserError(f"These variables are not numbers: {given}.", "Let torchrun set them.") from None
-
-
 class Ranks:
     """The processes of a run, seen from one of them. One process alone is a world of one, which waits for nobody."""
 
-    def __init__(self, place: Place | None = None, store: Any = None, backend: str = "") -> None:
-        self.place, self.store, self.backend = place or Place(), store, backend
+    def __init__(self, place: Place | None = None, backend: str = "") -> None:
+        self.place, self.backend = place or Place(), backend
         self.rank, self.world = self.place.rank, self.place.world
 
     @property
@@ -141,9 +108,9 @@ class Ranks:
         except UserError:
             raise
         except RuntimeError as error:  # gloo's errors have no class of their own
-            reason = str(error).strip().splitlines()[0][:200]
+            reason = re.sub(r"^\[[^\]]*\]\s*", "", str(error).strip()).splitlines()[0].split(". This is")[0][:160]
             raise RankLost(
-                f"Process {self.rank} of {self.world} lost the others: {reason}.",
+                f"Process {self.rank} of {self.world} lost another: {reason}.",
                 "Look for the first error of another process above. The run continues from its last checkpoint with "
                 "--resume, or by itself where torchrun has --max-restarts.",
             ) from error
@@ -202,41 +169,18 @@ def _arrays(value: Any) -> Any:
 
 
 ALONE = Ranks()
-_HERE: list[Ranks] = []
 
 
-def join(device: str = "cpu", backend: str = "auto", timeout: float = TIMEOUT) -> Ranks:
-    """The processes that torchrun started with this one; a world of one without torchrun. They meet once."""
-    if _HERE:
-        return _HERE[0]
-    place = Place.of(os.environ)
-    if place.world == 1:
-        return ALONE
-    chosen = _backend(backend, device)
-    limit = timedelta(seconds=timeout)
-    try:
-        store, rank, world = next(rendezvous("env://", timeout=limit))
-        store.set_timeout(limit)
-        dist.init_process_group(chosen, store=PrefixStore("ranks", store), rank=rank, world_size=world, timeout=limit)
-    except (RuntimeError, ValueError) as error:
-        raise _no_meeting(error, place) from None
-    _HERE.append(Ranks(place, store, chosen))
-    atexit.register(dist.destroy_process_group)  # its threads must end before the program does
-    return _HERE[0]
-
-
-def _backend(backend: str, device: str) -> str:
-    if backend == "nccl" and device == "cpu":
-        raise UserError("train.backend=nccl adds up on GPUs, and this run computes on CPUs.", "Use train.backend=gloo.")
-    return NCCL if backend == "nccl" or (backend == "auto" and device != "cpu") else GLOO
-
-
-def _no_meeting(error: Exception, place: Place) -> UserError:
-    reason = str(error).strip().splitlines()[0][:200]
-    address = f"{os.environ.get('MASTER_ADDR', '?')}:{os.environ.get('MASTER_PORT', '?')}"
-    if "EADDRINUSE" in str(error) or "in use" in str(error):
-        return UserError(f"{address} is in use: {reason}.", "Choose another port: torchrun --master-port.")
-    return UserError(
-        f"Process {place.rank} of {place.world} did not meet the others at {address}: {reason}.",
-        "Check that all were started, that the address is reached from every machine, and see train.timeout.",
-    )
+def check_same(ranks: Ranks, facts: dict[str, str]) -> None:
+    """An error if the processes do not have the same facts, by name."""
+    if ranks.alone:
+        return
+    every = ranks.gather({"facts": facts, "machine": platform.node()})
+    for rank, one in enumerate(every):
+        apart = [name for name, value in every[0]["facts"].items() if one["facts"].get(name) != value]
+        if apart:
+            raise UserError(
+                f"Process {rank} (on {one['machine']}) and process 0 (on {every[0]['machine']}) do not have the same "
+                f"{' and '.join(apart)}.",
+                "Copy the same files to every machine, and install the same versions.",
+            )

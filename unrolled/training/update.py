@@ -77,7 +77,7 @@ def accumulate(parts: Parts, chunks: Sequence[Chunk]) -> tuple[Tensor, Tensor]:
         if chunk.fresh:
             parts.tbptt.reset()
         if together is not None:
-            together.begin(last=number == len(chunks))
+            together.begin(chunk.mark, last=number == len(chunks))
         with noisy_weights(parts.network, parts.settings.weight_noise, parts.noise):
             found = parts.tbptt.idle() if chunk.idle else parts.tbptt(chunk.batch.to(parts.device), scale=scale)
         losses.append(found.loss)
