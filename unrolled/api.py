@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from unrolled.config import changes_of
 from unrolled.errors import UserError
-from unrolled.jobs import DryRun, TrainingJob, configure, dry_run, load_model, resume_run
+from unrolled.jobs import DryRun, TrainingJob, configure, dry_run, load_model, restarted_run, resume_run
 from unrolled.model import Model
 from unrolled.search import NGram, TextScorer
 from unrolled.see import length_figure
@@ -63,6 +63,8 @@ def train(
     alone does not make it: `Caption(encoder=…)`. `callbacks` watch the run and can stop it, see `Callback`.
     """
     task = target if isinstance(target, Task) else task
+    if (begun := restarted_run()) is not None:
+        return resume_run(begun, [], {}, task=task, quiet=quiet)
     extra = {f"data.{key}": str(value) for key, value in _files(train=train, valid=valid).items()}
     overrides, changes = changes_of(set)
     config = configure(target, overrides, {**extra, **changes}, task=task)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import warnings
@@ -115,12 +116,24 @@ def _options(
     pass
 
 
+def _is_alone() -> bool:
+    return os.environ.get("WORLD_SIZE", "1") == "1"
+
+
+def _may_speak(error: UserError) -> bool:
+    from unrolled.training.meeting import may_speak
+
+    return may_speak(error)
+
+
 def _show_notes() -> None:
     """Print our own warnings as lines a user can read; leave others to Python."""
     usual = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         if issubclass(category, Note):
+            if not _is_alone() and os.environ.get("RANK", "0") != "0":
+                return  # the first process says it
             typer.echo(f"Note: {message}", err=True)
         else:
             usual(message, category, *place, **more)
@@ -134,7 +147,8 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        typer.echo(f"unrolled: {error}", err=True)
+        if _is_alone() or _may_speak(error):
+            typer.echo(f"unrolled: {error}", err=True)
         sys.exit(2)
     except ModuleNotFoundError as error:
         if error.name != "torch":

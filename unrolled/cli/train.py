@@ -61,11 +61,14 @@ def train(
     """
     if target is None and resume is None:
         raise UserError("What should be trained?", "Try: unrolled train generate --train book.txt")
-    from unrolled.jobs import TrainingJob, find_target, resume_run
+    from unrolled.jobs import TrainingJob, find_target, restarted_run, resume_run
     from unrolled.own_code import own_class
     from unrolled.training.folder import CONFIG, check_free, check_run
     from unrolled.training.watching import Callback
 
+    if (begun := restarted_run()) is not None:
+        resume_run(begun, [], {}, target=find_target(begun / CONFIG, own), quiet=quiet)
+        return
     if resume is not None:
         if target or out or init or init_names:
             given = {str(target): target, "--out": out, "--init": init, "--init-names": init_names}

@@ -3,7 +3,7 @@
 from unrolled.jobs.dry_run import DryRun, dry_run
 from unrolled.jobs.load import load_model
 from unrolled.jobs.target import Target, configure, find_target
-from unrolled.jobs.train import TrainingJob, resume_run
+from unrolled.jobs.train import TrainingJob, restarted_run, resume_run
 
 __all__ = [
     "DryRun",
@@ -13,5 +13,6 @@ __all__ = [
     "dry_run",
     "find_target",
     "load_model",
+    "restarted_run",
     "resume_run",
 ]

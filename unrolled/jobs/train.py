@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,13 @@ from unrolled.tasks.contract import Training
 from unrolled.training import Origin, Run, Trainer, hash_of, new_folder
 from unrolled.training.changes import END, check_changes
 from unrolled.training.checkpoint import DiskError, disk_errors, write_atomically
-from unrolled.training.devices import is_out_of_memory, largest_fitting_batch, pick_device
+from unrolled.training.devices import (
+    device_of_rank,
+    is_out_of_memory,
+    largest_fitting_batch,
+    pick_device,
+    threads_of_rank,
+)
 from unrolled.training.folder import (
     BEST,
     CONFIG,
@@ -42,8 +50,12 @@ from unrolled.training.folder import (
     locked,
 )
 from unrolled.training.interrupts import Stop, interruptible
+from unrolled.training.lanes import own_random_numbers
 from unrolled.training.loop import StepInfo
+from unrolled.training.meeting import NCCL, join, remember_folder, remembered_folder
+from unrolled.training.place import Place
 from unrolled.training.precision import pick_precision
+from unrolled.training.ranks import check_same
 from unrolled.training.report import Report, stopped_early
 from unrolled.training.schedule import too_slow_a_rise
 from unrolled.training.score_checks import ScoreChecks
@@ -70,11 +82,14 @@ class TrainingJob:
         self.trackers = trackers(settings.trackers)
         if task is not None and task.name != config.task:
             raise UserError(f"The config is for {config.task}, the task is {task.name}.", "Use those of one task.")
-        if settings.threads is not None:
-            torch.set_num_threads(settings.threads)
         if settings.deterministic != torch.are_deterministic_algorithms_enabled():  # setting it loads torch's compiler
             torch.use_deterministic_algorithms(settings.deterministic)
-        self.device = pick_device(settings.device)
+        device = pick_device(settings.device)
+        self.ranks = join(device, settings.backend, settings.timeout)
+        self.device = device_of_rank(device, self.ranks.place, alone_on_it=self.ranks.backend == NCCL)
+        threads = settings.threads or threads_of_rank(self.device, self.ranks.place)
+        if threads is not None:
+            torch.set_num_threads(threads)
         config = apply(config, {"train.precision": pick_precision(settings.precision, self.device)})
         self.task = task or TASKS[config.task]()
         self.init = find_file(init) if init is not None else None
@@ -92,6 +107,7 @@ class TrainingJob:
         if not checked:
             facts = {"init": start is not None, **self.task.facts(self.config, self.assets)}
             check_keys(self.config, facts, decided=list(decided))
+        check_same(self.ranks, self._facts())
         self.traits = self.task.traits(self.config, self.assets)
         self.goal = self.traits.goal
         network = self.task.build(self.config, self.assets)
@@ -100,14 +116,30 @@ class TrainingJob:
         else:
             self.task.initialize(network, self.config, self.assets, self.data)
         self.taken = take_weights(network, self.init, init_names) if self.init is not None and foreign else None
+        network = network.to(self.device)
+        self.ranks.copy_from_first(list(network.state_dict().values()))
         self.model = Model(
             self.task,
             self.config,
             self.assets,
-            network.to(self.device),
+            network,
             versions=current_versions(),
             data=_origin(self.config, self.data),
         )
+
+    def _facts(self) -> dict[str, str]:
+        """What all processes must have alike, by what a user calls it."""
+        if self.ranks.alone:
+            return {}
+        paths = dict.fromkeys(data_paths(self.config), "")
+        plain = apply(self.config, {**paths, "train.device": "auto", "train.threads": None})
+        assets = json.dumps(self.task.assets_to_json(self.assets), sort_keys=True)
+        return {
+            "data": hash_of(self.data.fingerprint.encode(), self.data.contents.encode()),
+            "config": plain.model_dump_json(),
+            "vocabulary": hash_of(assets.encode()),
+            "versions": json.dumps(current_versions(), sort_keys=True),
+        }
 
     def trainer(self) -> Trainer:
         task, model, config = self.task, self.model, self.config
@@ -131,7 +163,9 @@ class TrainingJob:
             window=self.traits.window,
             judge_start=self.traits.judge_start,
             usual_tokens=self.traits.usual_tokens,
+            ranks=self.ranks,
         )
+        own_random_numbers(config.train.seed, self.ranks)
         if self.device.type == "cuda":
             trainer.feed_gpu(ahead_of_gpu(batches, self.traits.padding), self.traits.eager)
         return trainer
@@ -139,15 +173,20 @@ class TrainingJob:
     def run(self, out: Path | None, *, quiet: bool = False, callbacks: Sequence[Callback] = ()) -> Model:
         """Train in a new run folder and return the best model."""
         trainer = self.trainer()
-        folder = new_folder(out, self.task.name)
-        with locked(folder):
-            check_free(folder)  # another process may have taken it
-            clear(folder, STARTED - {LOCK})
-            if self.init is not None:  # for a restart if the run is killed before its first checkpoint
-                write_atomically(folder / INIT, self._initial())
-            self._write_config(folder)
+        folder = Path(self.ranks.from_first(lambda: str(new_folder(out, self.task.name))))
+        with self._locked(folder):
+            remember_folder(str(folder.absolute()), first=self.ranks.is_first)
+            if self.ranks.is_first:
+                check_free(folder)  # another process may have taken it
+                clear(folder, STARTED - {LOCK})
+                if self.init is not None:  # for a restart if the run is killed before its first checkpoint
+                    write_atomically(folder / INIT, self._initial())
+                self._write_config(folder)
             run = self._run(folder, trainer)
             return self._drive(run, self._watchers(run, callbacks), quiet, [])
+
+    def _locked(self, folder: Path) -> AbstractContextManager[None]:
+        return locked(folder) if self.ranks.is_first else nullcontext()
 
     def resume(
         self,
@@ -191,6 +230,8 @@ class TrainingJob:
     def _write_config(self, folder: Path, change: str = "") -> None:
         """Write config.toml; comments at its top list changes since the start."""
         path, lines = folder / CONFIG, list[str]()
+        if not self.ranks.is_first:
+            return
         if path.is_file():
             top = path.read_text(encoding="utf-8").split("\n\n")[0].splitlines()
             lines = [line.removeprefix("# ") for line in top if line.startswith("# ")]
@@ -198,18 +239,21 @@ class TrainingJob:
         write_atomically(path, write_toml(_with_absolute_paths(self.config), comments=False, header=header))
 
     def _watchers(self, run: Run, callbacks: Sequence[Callback], *, resumed: bool = False) -> Watchers:
+        """What watches the run: in the first of several processes."""
         config = {key: attrgetter(key)(self.config) for key in keys(type(self.config))}
         watched = WatchedRun(run.folder, self.task.name, config, self.data.source, run.trainer, resumed)
-        return Watchers([*self.trackers, *callbacks], watched)
+        return Watchers([*self.trackers, *callbacks] if self.ranks.is_first else [], watched)
 
     def _drive(self, run: Run, watchers: Watchers, quiet: bool, notes: list[str]) -> Model:
         trainer, folder, doubts = run.trainer, run.folder, ScoreChecks(self.goal)
+        quiet = quiet or not self.ranks.is_first
         with (
             Report(
                 self.goal, trainer.total_steps, unit=self.task.unit, start_step=trainer.progress.step, quiet=quiet
             ) as report,
             interruptible() as stop,
         ):
+            trainer.watch(stop)
             for note in notes:
                 report.say(note)
             report.say(self._introduction(folder, trainer))
@@ -235,16 +279,15 @@ class TrainingJob:
                     f"Stopped by a callback at step {trainer.progress.step}{f': {reason}' if reason else ''}. "
                     f"To train on: unrolled train --resume {folder}"
                 )
-        best = load_model(
-            folder / BEST if (folder / BEST).exists() else folder / LAST, task=self.task, device=str(self.device)
-        )
+        best = self._best(folder)
         report.say(
             f"Done: best {self.goal.metric} {trainer.progress.best_score:.4f}, step {trainer.progress.best_step}. "
             f"Use it: unrolled run {folder}"
         )
-        for remark in self.task.description.remarks(best):
+        for remark in self.task.description.remarks(best) if self.ranks.is_first else ():
             report.say(remark)
-        doubts.end(trainer.progress.best_score)
+        if self.ranks.is_first:
+            doubts.end(trainer.progress.best_score)
         return best
 
     def _follow(self, run: Run, watchers: Watchers, report: Report, doubts: ScoreChecks, stop: Stop) -> None:
@@ -260,14 +303,26 @@ class TrainingJob:
             for sample in info.samples:
                 report.say(_indented(sample))
             watchers.see(info)
-            if stop.signal is not None and not trainer.progress.finished:
+            asked = info.stop if trainer.together is not None else stop.signal is not None
+            if asked and not trainer.progress.finished:
                 run.checkpoint()
                 report.say(f"Stopped at step {info.step}. Resume with: unrolled train --resume {run.folder}")
                 self._draw(run.folder)
                 stop.leave()
 
+    def _best(self, folder: Path) -> Model:
+        """The best model of the run, which the first of several processes reads."""
+        if self.ranks.is_first:
+            path = folder / BEST if (folder / BEST).exists() else folder / LAST
+            self.model = load_model(path, task=self.task, device=str(self.device))
+        with torch.no_grad():
+            self.ranks.copy_from_first(list(self.model.network.state_dict().values()))
+        return self.model
+
     def _draw(self, folder: Path) -> None:
         """Draw the learning curves so far."""
+        if not self.ranks.is_first:
+            return
         with disk_errors(folder / CURVES, then=f"draw it with: unrolled train --resume {folder}"):
             picture = curves(folder, self.goal.metric)
             if picture is not None:
@@ -293,7 +348,8 @@ class TrainingJob:
             """Run one batch of this size forward and backward."""
             TrainingJob(apply(self.config, {key: size}), task=self.task, checked=True).trainer().gradients()
 
-        smaller = f"{key}={largest_fitting_batch(size, attempt)}"
+        fitting = largest_fitting_batch(size, attempt) if self.ranks.alone else max(1, size // 2)
+        smaller = f"{key}={fitting}"
         fix = f"Use {smaller}" + (", or a shorter train.k1." if hasattr(settings, "k1") else ".")
         if run.saved_step is not None:
             fix += (
@@ -324,6 +380,12 @@ class TrainingJob:
         )
 
 
+def restarted_run() -> Path | None:
+    """The folder of the run that this command had begun, if torchrun starts it again."""
+    folder = remembered_folder()
+    return None if folder is None else Path(folder)
+
+
 def resume_run(
     folder: Path,
     overrides: list[str],
@@ -339,7 +401,7 @@ def resume_run(
     `target` is the run's task and config file where the caller has read them already.
     """
     check_run(folder)
-    with locked(folder):
+    with locked(folder) if Place.of(os.environ).rank == 0 else nullcontext():
         target = target or find_target(folder / CONFIG, task)
         old: Any = target.configure()
         new: Any = target.configure(overrides, extra)

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import nn
 
 from unrolled.config import Section, apply
-from unrolled.data import Batch
+from unrolled.data import Batch, RowBuckets
 from unrolled.data.batching.shapes import Padding
+from unrolled.data.batching.sharing import added_up, own_lanes, own_part
 from unrolled.hub import Usage
 from unrolled.model import Model
 from unrolled.models.weights import copy_weights
@@ -172,7 +174,13 @@ class Task(ABC):
 def mean_loss(task: Task, model: Model, batches: Batches) -> tuple[float, int]:
     """The loss per token over all batches, the state carried from one to the next, and the number of tokens."""
     total, count, state = 0.0, 0, None
-    for index in range(len(batches)):
-        loss = task.loss(model.network, batches[index].to(model.device), state)
-        total, count, state = total + float(loss.sum), count + int(loss.count), loss.state
+    separate = isinstance(batches, RowBuckets)  # without a state
+    with own_lanes(batches) as shared:
+        for index in own_part(len(batches)) if separate else range(len(batches)):
+            loss = task.loss(model.network, batches[index].to(model.device), state)
+            total, count, state = total + float(loss.sum), count + int(loss.count), loss.state
+    if separate or shared:
+        total, count = (
+            kind(number) for kind, number in zip((float, int), added_up(np.array([total, count])), strict=True)
+        )
     return total / count, count

@@ -17,7 +17,7 @@ CHANGEABLE = (
     *END,
     *("train.patience", "train.eval_every"),
     *("train.lr", "train.clip_norm", "train.clip_value"),  # read at every update; to rescue runs that became non-finite
-    *("train.device", "train.threads", "train.log"),
+    *("train.device", "train.threads", "train.backend", "train.timeout", "train.log"),
 )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from collections.abc import Callable
 
 import torch
 
 from unrolled.errors import UserError
+from unrolled.training.place import Place
 
 
 def pick_device(name: str, key: str = "train.device") -> torch.device:
@@ -22,6 +24,29 @@ def pick_device(name: str, key: str = "train.device") -> torch.device:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise UserError(f"{key}={name}, but torch finds no GPU here.", f"Use {key}=cpu.")
     return device
+
+
+def device_of_rank(device: torch.device, place: Place, *, alone_on_it: bool) -> torch.device:
+    """The device of one of several processes: on a machine with GPUs each has its own, unless they may share one."""
+    if device.type != "cuda" or place.world == 1:
+        return device
+    count = torch.cuda.device_count()
+    if place.local_world > count and alone_on_it:
+        raise UserError(
+            f"{place.local_world} processes on this machine, and {count} {'GPU' if count == 1 else 'GPUs'}: "
+            "NCCL wants one for each.",
+            f"Use --nproc-per-node {count}, or train.backend=gloo, with which they share one more slowly.",
+        )
+    device = torch.device("cuda", place.local_rank % count)
+    torch.cuda.set_device(device)
+    return device
+
+
+def threads_of_rank(device: torch.device, place: Place) -> int | None:
+    """The threads of one of several processes on CPUs: its part of the machine; None: torch's choice."""
+    if place.world == 1 or device.type != "cpu":
+        return None
+    return max(1, len(os.sched_getaffinity(0)) // place.local_world)
 
 
 def peak_memory(device: torch.device) -> int:

@@ -32,10 +32,15 @@ WAITS = "called a synchronizing CUDA operation"
 
 @dataclass(frozen=True)
 class Chunk:
-    """A batch of an update; `fresh`: no state comes from the batch before."""
+    """A batch of an update; `fresh`: no state comes from the batch before.
+
+    Of several processes, one is `idle` if none of the rows is for it; `mark` is the same in all that are in step.
+    """
 
     batch: Batch
     fresh: bool
+    idle: bool = False
+    mark: int = 0
 
 
 Compute = Callable[[Sequence[Chunk]], Tensor]

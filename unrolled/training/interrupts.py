@@ -16,8 +16,8 @@ class Stop:
         self.signal: int | None = None
 
     def leave(self) -> NoReturn:
-        """Exit as the signal would: KeyboardInterrupt after Ctrl-C, exit code 143 after SIGTERM."""
-        if self.signal == signal.SIGTERM:
+        """Exit as the signal would: KeyboardInterrupt after Ctrl-C, exit code 143 otherwise."""
+        if self.signal in (signal.SIGTERM, None):  # None: another process was asked
             raise SystemExit(128 + signal.SIGTERM)
         raise KeyboardInterrupt
 

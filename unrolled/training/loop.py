@@ -13,13 +13,17 @@ import torch
 from torch import Tensor, nn
 
 from unrolled.data import Batch
+from unrolled.data.batching.sharing import evaluated_by, is_idle, mark_of, shared_batches
 from unrolled.errors import UserError
 from unrolled.training.average import Average
 from unrolled.training.clipping import Clipping
+from unrolled.training.gradients import GradientSum
 from unrolled.training.graphs import Chunk, GraphChoice
+from unrolled.training.interrupts import Stop
 from unrolled.training.loss import Loss
-from unrolled.training.optimizers import make_average, make_optimizer
+from unrolled.training.optimizers import common_generator, make_average, make_optimizer
 from unrolled.training.precision import autocast, pick_precision
+from unrolled.training.ranks import ALONE, Ranks
 from unrolled.training.schedule import learning_rate
 from unrolled.training.settings import TrainSettings
 from unrolled.training.tbptt import LossOf, TruncatedBPTT
@@ -74,6 +78,7 @@ class StepInfo:
     samples: list[str] = field(default_factory=list)  # of the same evaluation
     is_best: bool = False
     norms: Tensor | None = None  # of each weight's gradient, as `Clipping` found them
+    stop: bool = False  # some process was asked to stop
 
 
 @dataclass(frozen=True)
@@ -119,7 +124,7 @@ class Trainer:
     to the next, and gradients go back `window` steps (see `TruncatedBPTT`). With `judge_start` the network is evaluated
     before the first update too. With `usual_tokens` the learning rate of an update is proportional to its tokens; the
     setting holds for this number. On a GPU updates run in CUDA graphs where they can; up to `LAG` of them are under way
-    at a time.
+    at a time. Several processes (`ranks`) share the rows of every batch.
     """
 
     def __init__(
@@ -136,21 +141,27 @@ class Trainer:
         window: int | None = None,
         judge_start: bool = False,
         usual_tokens: int | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
+        batches = shared_batches(batches, ranks.share, lanes=stateful)
         self.network, self.batches, self.settings, self.device = network, batches, settings, device
         self.goal, self.evaluate, self.stateful, self.judge_start = goal, evaluate, stateful, judge_start
         self.optimizer = make_optimizer(network, settings)
         self.average = make_average(network, settings)
         self.clipping = Clipping(network)
         self.progress = Progress()
-        self.tbptt = TruncatedBPTT(self._under_autocast(loss), k2=window)
+        self.ranks, self.together = ranks, None if ranks.alone else GradientSum(network, ranks)
+        totals = None if self.together is None else self.together.totals
+        self.tbptt = TruncatedBPTT(self._under_autocast(loss), k2=window, totals=totals)
         self.precision = pick_precision(settings.precision, device)
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.precision == "fp16")
         parts = Parts(
             *(network, self.tbptt, self.optimizer, self.scaler, self.clipping, settings, device, usual_tokens),
             average=self.average if isinstance(self.average, Average) else None,
+            together=self.together,
+            noise=None if ranks.alone else common_generator(device),
         )
-        self.ending = False  # set between two steps, to end with an evaluation after the next update
+        self.ending = False  # set between two steps, to end with an evaluation after the next update; see `steps`
         self.source = batches
         self.updater = make_update(parts, GraphChoice(settings.graph, self._eager(None)))
         self.pending: deque[_Launched] = deque()  # updates whose numbers were not read yet
@@ -215,20 +226,24 @@ class Trainer:
         return min(1.0, self.progress.step / self.total_steps)
 
     def steps(self) -> Iterator[StepInfo]:
-        """All updates from `progress` to the end. The state can be saved between two of them."""
+        """All updates from `progress` to the end. The state can be saved between two of them.
+
+        With `ending` they end with an evaluation: of the next update, or the next that all processes make.
+        """
         progress = self.progress
         if self.judge_start and progress.step == 0 and progress.best_score is None:
             yield self._judge(self._start())
         while not progress.finished:
             self.launch()
-            judged = progress.step >= self.total_steps or progress.step % self.eval_every == 0 or self.ending
+            judged = progress.step >= self.total_steps or progress.step % self.eval_every == 0
+            judged = judged or (self.ending and self.ranks.alone)
             while len(self.pending) > (0 if judged else self.lag):
                 info = self._read()
                 if judged and not self.pending:
                     info = self._judge(info)
                     progress.finished = self.is_over
                 yield info
-            if judged and self.ending:
+            if judged and self.ranks.from_first(lambda: self.ending):
                 return
 
     def update(self) -> StepInfo:
@@ -264,7 +279,8 @@ class Trainer:
             raise UserError(*self._non_finite(found.loss, chunks))
         self.progress.tokens += found.count
         mean = found.loss / max(1, found.count)
-        return StepInfo(step, epoch, mean, found.count, found.lr, found.norm, found.clipped, norms=found.norms)
+        numbers = (step, epoch, mean, found.count, found.lr, found.norm, found.clipped)
+        return StepInfo(*numbers, norms=found.norms, stop=found.stop)
 
     def release(self) -> None:
         """Free the memory of updates, so that something else can be tried; no update can follow."""
@@ -281,8 +297,11 @@ class Trainer:
         self.batches.order(0)
         with torch.no_grad():
             loss = self.tbptt.loss(self.batches[0].to(self.device), None)
-        count = int(loss.count)
-        return StepInfo(0, 0, float(loss.sum) / max(1, count), count, 0.0, 0.0, False)
+        total, counted = (
+            (loss.sum, loss.count) if self.tbptt.totals is None else self.tbptt.totals(loss.sum, loss.count)
+        )
+        count = int(counted)
+        return StepInfo(0, 0, float(total) / max(1, count), count, 0.0, 0.0, False)
 
     def gradients(self) -> tuple[float, int]:
         """Accumulate the gradients of the next batches; returns their summed loss and count."""
@@ -296,16 +315,34 @@ class Trainer:
             progress.epoch, progress.batch = progress.epoch + 1, 0
         self.source.order(progress.epoch)
         for _ in range(min(self.settings.accumulate, len(self.batches) - progress.batch)):
-            chunks.append(Chunk(self.source[progress.batch], progress.batch == 0 or not self.stateful))
+            fresh, idle = progress.batch == 0 or not self.stateful, is_idle(self.batches, progress.batch)
+            mark = mark_of(self.batches, progress.batch) if self.together is not None else 0
+            chunks.append(Chunk(self.source[progress.batch], fresh, idle, mark))
             progress.batch += 1
         return chunks
 
     def _eager(self, reason: str | None) -> str | None:
         """The reason why updates cannot be recorded in a CUDA graph, if one is known."""
+        if self.together is not None:
+            return "several processes add up their gradients in each"
         window, steps = self.tbptt.k2, getattr(self.settings, "k1", None)
         if reason is None and window is not None and steps is not None and window > steps:
             return f"train.k2={window} reaches back beyond train.k1={steps}"
         return reason
+
+    def watch(self, stop: Stop) -> None:
+        """Let all processes stop after the same update if one is asked to."""
+        if self.together is not None:
+            self.together.stop_asked = lambda: stop.signal is not None or self.ranks.place.is_orphan
+
+    def noise_state(self) -> Tensor | None:
+        """The state of the random numbers that all processes share."""
+        return None if self._parts.noise is None else self._parts.noise.get_state()
+
+    def restore_noise(self, state: Tensor | None) -> None:
+        """Go on from a state, or from where torch's own random numbers are."""
+        if self._parts.noise is not None:
+            self._parts.noise.set_state(common_generator(self.device).get_state() if state is None else state)
 
     @property
     def eager_reason(self) -> str | None:
@@ -320,7 +357,7 @@ class Trainer:
         if self.average is not None:
             self.average.mark()
         with torch.no_grad(), self._autocast(), self.averaged():
-            found = self.evaluate()
+            found = self._evaluation()
         scores, score = found.scores, found.scores[self.goal.metric]
         if not math.isfinite(score):
             raise UserError(*self._non_finite(score))
@@ -330,6 +367,15 @@ class Trainer:
         if self.settings.schedule == "plateau" and progress.stalled > self.settings.plateau_patience:
             progress.plateau *= self.settings.plateau_factor
         return replace(info, scores=scores, samples=found.samples, is_best=is_best)
+
+    def _evaluation(self) -> Evaluation:
+        """The evaluation; where several processes share it, the first one's sums count."""
+        if self.ranks.alone:
+            return self.evaluate()
+        with evaluated_by(self.ranks):
+            found = self.evaluate()
+        scores, samples = self.ranks.from_first(lambda: (dict(found.scores), list(found.samples)))
+        return Evaluation(scores, samples)
 
     def _compare(self, score: float, found: tuple[str, float] | None) -> bool:
         """True if an evaluation is the best so far; updates `progress`.

@@ -116,9 +116,19 @@ def make_average(network: nn.Module, settings: TrainSettings) -> Average | LastM
     return Average(network, settings.average) if settings.average else None
 
 
+def common_generator(device: torch.device) -> torch.Generator:
+    """A generator that goes on where torch's own is now, for random numbers that all processes share."""
+    own = torch.default_generator if device.type == "cpu" else torch.cuda.default_generators[device.index or 0]
+    made = torch.Generator(device)
+    made.set_state(own.get_state())
+    return made
+
+
 @contextmanager
-def noisy_weights(network: nn.Module, deviation: float) -> Iterator[None]:
+def noisy_weights(network: nn.Module, deviation: float, generator: torch.Generator | None = None) -> Iterator[None]:
     """A block in which weights have Gaussian noise (Graves 2011), so that gradients are those of the noisy weights.
+
+    The noise is torch's, or a generator's of its own.
 
     >>> layer = nn.Linear(2, 2)
     >>> before = layer.weight.clone()
@@ -134,7 +144,8 @@ def noisy_weights(network: nn.Module, deviation: float) -> Iterator[None]:
     kept = [p.detach().clone() for p in parameters]
     with torch.no_grad():
         for parameter in parameters:
-            parameter.add_(torch.randn_like(parameter), alpha=deviation)
+            noise = torch.randn(parameter.shape, dtype=parameter.dtype, device=parameter.device, generator=generator)
+            parameter.add_(noise, alpha=deviation)
     try:
         yield
     finally:

@@ -15,14 +15,13 @@ from typing import Any
 import torch
 
 from unrolled.config.stored import stored_as
-from unrolled.data import Batch
 from unrolled.errors import UserError
 from unrolled.training import checkpoint
 from unrolled.training.changes import end_moved
 from unrolled.training.checkpoint import disk_errors, one_message, sync
 from unrolled.training.folder import BEST, LAST, METRICS, SAMPLES, clear
+from unrolled.training.lanes import gathered_state, restore_share
 from unrolled.training.loop import Progress, StepInfo, Trainer
-from unrolled.training.loss import map_state
 from unrolled.training.optimizers import stored_state
 from unrolled.training.updates import UpdateLog
 
@@ -53,6 +52,7 @@ class Run:
         origin: Origin,
     ) -> None:
         self.folder, self.trainer, self.save, self.origin = folder, trainer, save, origin
+        self.ranks = trainer.ranks  # of which the first writes
         self.scores: dict[str, float] = {}
         self.saved_step: int | None = None  # of the last checkpoint
         self.updates = UpdateLog(folder, trainer.clipping)
@@ -81,6 +81,8 @@ class Run:
         self._sums[1] += info.tokens
         self._sums[2] = max(self._sums[2], info.grad_norm)
         self._sums[3] += info.clipped
+        if not self.ranks.is_first:
+            return
         self.updates.add(info)
         if self.updates.is_due:
             with self._disk_errors():
@@ -104,16 +106,21 @@ class Run:
         }
         self._sums = [0.0, 0, 0.0, 0]
         self.scores = scores
+        if self.ranks.is_first:
+            self._write(info, row)
+        self.checkpoint()
+
+    def _write(self, info: StepInfo, row: dict[str, Any]) -> None:
+        """The row of an evaluation, and the models."""
         with (self.folder / METRICS).open("a") as file:
             file.write(json.dumps(row) + "\n")
         with self.trainer.averaged():
             if info.is_best:
-                self.save(self.folder / BEST, scores)
-            self.save(self.folder / LAST, scores)
+                self.save(self.folder / BEST, self.scores)
+            self.save(self.folder / LAST, self.scores)
         if info.samples:
             with (self.folder / SAMPLES).open("a") as file:
                 file.write(json.dumps({"step": info.step, "samples": info.samples}, ensure_ascii=False) + "\n")
-        self.checkpoint()
 
     def checkpoint(self) -> None:
         """Write everything needed to resume from here; updates that are under way end first."""
@@ -121,10 +128,12 @@ class Run:
             self._add(info)
         with self._disk_errors():
             self.updates.write()
-            for path in self._growing:
-                if path.exists():
-                    sync(path)
-            checkpoint.save(self.folder, self._state())
+            state = self._state()
+            if self.ranks.is_first:
+                for path in self._growing:
+                    if path.exists():
+                        sync(path)
+                checkpoint.save(self.folder, state)
         self.saved_step = self.trainer.progress.step
 
     def _state(self) -> dict[str, Any]:
@@ -135,9 +144,7 @@ class Run:
             "scaler": trainer.scaler.state_dict(),
             "average": [] if trainer.average is None else trainer.average.means,
             "progress": asdict(trainer.progress),
-            "random": checkpoint.random_state(),
-            "hidden": trainer.tbptt.state,
-            "past": [_stored(batch, entry) for batch, entry in trainer.tbptt.past],
+            **gathered_state(trainer),
             "sums": self._sums,
             "scores": self.scores,
             **{key: _size(path) for path, key in self._growing.items()},
@@ -152,32 +159,37 @@ class Run:
         `old_total` is the earlier number of updates, if it changed.
         """
         with one_message(self.folder):
-            return self._resume(old_total)
+            state, notes = self.ranks.from_first(self._stored)
+            return notes if state is None else self._resume(state, notes, old_total)
 
-    def _resume(self, old_total: int | None) -> list[str]:
+    def _stored(self) -> tuple[dict[str, Any] | None, list[str]]:
+        """The last checkpoint, if there is one, and notes; unfinished files are removed."""
         clear(self.folder)
         if not any((self.folder / name).exists() for name in (checkpoint.CURRENT, checkpoint.PREVIOUS)):
             for path in self._growing:
                 path.unlink(missing_ok=True)
-            return [f"{self.folder} was stopped before its first checkpoint: it starts from the beginning."]
+            return None, [f"{self.folder} was stopped before its first checkpoint: it starts from the beginning."]
         state, notes = checkpoint.load(self.folder)
         self._check_origin(state)
-        if state["threads"] != torch.get_num_threads():
-            notes.append(
-                f"The run had {state['threads']} threads, now there are {torch.get_num_threads()}: "
-                "the result can differ in the last bits. "
-                f"Use train.threads={state['threads']} for the same."
-            )
-        self._restore(state)
-        if old_total is not None:
-            notes += end_moved(self.trainer, old_total)
-        self.trainer.progress.finished = self.trainer.is_over
         for path, key in self._growing.items():
             written = state.get(key, _size(path))  # older checkpoints do not count samples
             if _size(path) < written:
                 notes.append(f"{path} is shorter than it was at the checkpoint: rows are missing.")
             elif path.exists():
                 os.truncate(path, written)
+        return state, notes
+
+    def _resume(self, state: dict[str, Any], notes: list[str], old_total: int | None) -> list[str]:
+        if state["threads"] != torch.get_num_threads():
+            notes.append(
+                f"The run had {state['threads']} threads, now there are {torch.get_num_threads()}: "
+                "the result can differ in the last bits. "
+                f"Use train.threads={state['threads']} for the same."
+            )
+        notes += self._restore(state)
+        if old_total is not None:
+            notes += end_moved(self.trainer, old_total)
+        self.trainer.progress.finished = self.trainer.is_over
         return notes
 
     def _check_origin(self, state: dict[str, Any]) -> None:
@@ -194,7 +206,8 @@ class Run:
             f"unrolled train {self.origin.task} --init {self.folder}",
         )
 
-    def _restore(self, state: dict[str, Any]) -> None:
+    def _restore(self, state: dict[str, Any]) -> list[str]:
+        """Go on from a state; returns notes."""
         trainer = self.trainer
         trainer.network.load_state_dict(state["network"])
         trainer.optimizer.load_state_dict(state["optimizer"])
@@ -203,12 +216,9 @@ class Run:
         if trainer.average is not None:
             trainer.average.load(state["average"])
         trainer.progress = stored_as(Progress, state["progress"], "progress of the run")
-        trainer.tbptt.state = _on(trainer.device, state["hidden"])
-        trainer.tbptt.past.clear()
-        trainer.tbptt.past.extend(_restored(trainer.device, stored) for stored in state["past"])
-        checkpoint.restore_random_state(state["random"])
         self._sums, self.scores = state["sums"], state["scores"]
         self.saved_step = trainer.progress.step
+        return restore_share(trainer, state)
 
 
 def hash_of(*parts: bytes) -> str:
@@ -222,15 +232,3 @@ def hash_of(*parts: bytes) -> str:
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
-
-
-def _stored(batch: Batch, entry: Any) -> dict[str, Any]:
-    return {"batch": {k: v for k, v in vars(batch).items() if v is not None}, "entry": entry}
-
-
-def _restored(device: torch.device, stored: dict[str, Any]) -> tuple[Batch, Any]:
-    return Batch(**stored["batch"]).to(device), _on(device, stored["entry"])
-
-
-def _on(device: torch.device, state: Any) -> Any:
-    return map_state(lambda tensor: tensor.to(device), state)

@@ -109,6 +109,12 @@ class TrainSettings(Section):
     log: TrackerName | list[TrackerName] = Field(
         [], description="Trackers that get the run's numbers too: tensorboard, mlflow, wandb (extra [log])."
     )
+    backend: Literal["auto", "gloo", "nccl"] = Field(
+        "auto",
+        description="Of several processes (torchrun): auto (nccl on GPUs, gloo on CPUs), gloo (several may share a "
+        "GPU), nccl.",
+    )
+    timeout: float = Field(300.0, gt=0, description="Seconds that one of several processes waits for the others.")
 
     @property
     def trackers(self) -> list[TrackerName]:

@@ -25,6 +25,8 @@ from unrolled.training.loss import Loss, detached
 LEAST_PIECE = 256  # steps that run forward at once without gradients
 LossOf = Callable[[Batch, Any], Loss]
 """Run a model over a batch from a state: the loss of its scored steps, and the state after it."""
+Totals = Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
+"""The summed loss and count of a batch, of which this process has a part."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +60,11 @@ class TruncatedBPTT:
     ...     optimizer.step()
     """
 
-    def __init__(self, loss: LossOf, k2: int | None = None, state: Any = None) -> None:
+    def __init__(self, loss: LossOf, k2: int | None = None, state: Any = None, totals: Totals | None = None) -> None:
+        """`totals` where several processes share each batch."""
         if k2 is not None and k2 < 1:
             raise UserError(f"k2={k2}: backpropagation through no step.", "Expected 1 or more, or None for k2 = k1.")
-        self.loss, self.k2, self.state = loss, k2, state
+        self.loss, self.k2, self.state, self.totals = loss, k2, state, totals
         self.past: deque[tuple[Batch, Any]] = deque()  # earlier chunks with the state at their entry
 
     def __call__(self, chunk: Batch, scale: float | torch.Tensor = 1.0) -> Update:
@@ -71,6 +74,12 @@ class TruncatedBPTT:
         if k2 < k1:
             return self._short(chunk, k1 - k2, scale)
         return self._long(chunk, k2 - k1, scale)
+
+    def idle(self) -> Update:
+        """Take part in a batch of which this process has no row."""
+        assert self.totals is not None
+        loss, count = self.totals(torch.zeros(()), torch.zeros((), dtype=torch.int64))
+        return Update(loss, count, self.state)
 
     def reset(self, state: Any = None) -> None:
         """Start a new stream: forget everything before."""
@@ -82,20 +91,24 @@ class TruncatedBPTT:
         with torch.no_grad():
             before = self.loss(chunk.steps(0, silent), self.state)
         after = self.loss(chunk.steps(silent, chunk.inputs.shape[1]), detached(before.state))
-        count = before.count + after.count
-        _backward(after, count, scale)
+        found = self._counted((before.sum + after.sum).detach(), before.count + after.count)
+        _backward(after, before.count + after.count, scale, found[1])
         self.state = detached(after.state)
-        return Update((before.sum + after.sum).detach(), count, self.state)
+        return Update(*found, self.state)
 
     def _long(self, chunk: Batch, back: int, scale: float | torch.Tensor) -> Update:
         """k2 ≥ k1: the window begins up to `back` steps before the chunk."""
         window, entry = self._window(chunk, back)
         loss = self.loss(window, entry)
-        _backward(loss, loss.count, scale)
+        found = self._counted(loss.sum.detach(), loss.count)
+        _backward(loss, loss.count, scale, found[1])
         if back:
             self._remember(chunk, back)
         self.state = detached(loss.state)
-        return Update(loss.sum.detach(), loss.count, self.state)
+        return Update(*found, self.state)
+
+    def _counted(self, loss: torch.Tensor, count: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return (loss, count) if self.totals is None else self.totals(loss, count)
 
     def _window(self, chunk: Batch, back: int) -> tuple[Batch, Any]:
         """The window and the state at its entry."""
@@ -116,11 +129,14 @@ class TruncatedBPTT:
             self.past.popleft()
 
 
-def _backward(loss: Loss, count: torch.Tensor, scale: float | torch.Tensor) -> None:
+def _backward(loss: Loss, count: torch.Tensor, scale: float | torch.Tensor, total: torch.Tensor | None = None) -> None:
+    """Add the gradients of the mean over `total` scored steps, of which this process has `count`."""
     if not loss.sum.requires_grad:
         return
-    mean = loss.sum / count.clamp(min=1)
-    mean = mean if loss.penalty is None else mean + loss.penalty
+    total = count if total is None else total
+    mean = loss.sum / total.clamp(min=1)
+    if loss.penalty is not None:
+        mean = mean + (loss.penalty if total is count else loss.penalty * (count / total.clamp(min=1)))
     if not isinstance(scale, float) or scale != 1:
         mean = mean * scale
     mean.backward()  # type: ignore[no-untyped-call]

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from unrolled.kernels.unattended import unattended
 from unrolled.training.average import Average
 from unrolled.training.clipping import Clipping
+from unrolled.training.gradients import GradientSum
 from unrolled.training.graphs import Chunk, GraphChoice, UpdateGraphs
 from unrolled.training.optimizers import bind_rate, noisy_weights, step_unless, updates_on_device
 from unrolled.training.settings import TrainSettings
@@ -39,6 +40,7 @@ class Numbers:
     lr: float
     failed: bool  # non-finite: the weights were not changed
     norms: Tensor  # of each weight's gradient, (P,)
+    stop: bool = False  # some process was asked to stop
 
 
 class RunningUpdate(Protocol):
@@ -61,22 +63,27 @@ class Parts(NamedTuple):
     device: torch.device
     usual_tokens: int | None
     average: Average | None = None  # that follows every update
+    together: GradientSum | None = None  # of several processes
+    noise: torch.Generator | None = None  # of the weights, the same in all processes
 
 
 def accumulate(parts: Parts, chunks: Sequence[Chunk]) -> tuple[Tensor, Tensor]:
     """Add the gradients of all chunks to the weights' `.grad`; returns the summed loss and count."""
-    losses, counts = [], []
+    losses, counts, together = [], [], parts.together
     scale: float | Tensor = 1 / len(chunks)
     if parts.scaler.is_enabled():
         scale = parts.scaler.scale(torch.ones((), device=parts.device)) / len(chunks)
-    for chunk in chunks:
+    for number, chunk in enumerate(chunks, 1):
         if chunk.fresh:
             parts.tbptt.reset()
-        batch = chunk.batch.to(parts.device)
-        with noisy_weights(parts.network, parts.settings.weight_noise):
-            found = parts.tbptt(batch, scale=scale)
+        if together is not None:
+            together.begin(chunk.mark, last=number == len(chunks))
+        with noisy_weights(parts.network, parts.settings.weight_noise, parts.noise):
+            found = parts.tbptt.idle() if chunk.idle else parts.tbptt(chunk.batch.to(parts.device), scale=scale)
         losses.append(found.loss)
         counts.append(found.count)
+    if together is not None:
+        together.finish()
     if len(chunks) == 1:
         return losses[0], counts[0]
     return torch.stack(losses).sum(), torch.stack(counts).sum()
@@ -108,7 +115,8 @@ class HostUpdate:
         if not failed:
             parts.scaler.step(parts.optimizer)
             parts.scaler.update()
-        return Read(Numbers(loss, count, norm, clipped, lr, failed, norms))
+        stop = parts.together is not None and parts.together.stopping
+        return Read(Numbers(loss, count, norm, clipped, lr, failed, norms, stop))
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from unrolled.data.batching.batch import Batch
 from unrolled.data.batching.ragged import Rows
+from unrolled.data.batching.sharing import WHOLE
 from unrolled.errors import UserError
 
 POOL = 50  # examples sorted by length together, in batches
@@ -24,7 +25,8 @@ class RowBuckets:
     `gather` makes a batch of the numbers of its examples. Training: the examples are shuffled, those of a pool sorted
     by length and cut into batches, and the batches shuffled, by (seed, epoch) alone. Otherwise (`seed` None) they are
     in order of length, and `rows` gives the examples of a batch. With `batch_tokens` a batch holds the examples that
-    fit into this number of steps, padding included, instead of `batch_size`; the pool is all examples.
+    fit into this number of steps, padding included, instead of `batch_size`; the pool is all examples. One of several
+    processes reads the rows of its `share`.
 
     >>> from unrolled.data.batching.tables import TokenTable
     >>> tokens = TokenTable([[7, 8], [9], [4, 5, 6]])
@@ -49,6 +51,7 @@ class RowBuckets:
         limit = MOST_STEPS // batch_size if batch_tokens is None else -1
         self._short = np.flatnonzero(self.lengths <= limit)
         self._long = np.flatnonzero(self.lengths > limit)
+        self.share = WHOLE
         self._rows = self._batches(0)
         self._epoch = 0
 
@@ -56,15 +59,24 @@ class RowBuckets:
         return len(self._rows)
 
     def __getitem__(self, index: int) -> Batch:
-        return self.gather(self._rows[index])
+        return self.gather(self._own(index))
 
     def arrays(self, index: int) -> Batch:
         """The same batch without a detour over tensors, where `gather` is of `in_tensors`."""
         gather = self.gather.arrays if isinstance(self.gather, _InTensors) else self.gather
-        return gather(self._rows[index])
+        return gather(self._own(index))
+
+    def is_idle(self, index: int) -> bool:
+        """True if the share has no row of this batch; it reads the first one then."""
+        return len(self._rows[index]) <= self.share.rank
+
+    def _own(self, index: int) -> NDArray[np.int64]:
+        """The rows of the share."""
+        rows = self._rows[index]
+        return rows[:1] if self.is_idle(index) else self.share.dealt(rows)
 
     def rows(self, index: int) -> NDArray[np.int64]:
-        """Indices of the examples of batch `index`, in its order."""
+        """Indices of the examples of batch `index`, in its order, whatever the share."""
         return self._rows[index]
 
     def order(self, epoch: int) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.data.batching.batch import Batch
+from unrolled.data.batching.sharing import WHOLE
 
 # a window of a row: its first step among all, its length, and if a sequence begins there
 WINDOW = np.dtype([("first", np.int64), ("length", np.int64), ("begins", np.bool_)])
@@ -59,7 +60,8 @@ class RaggedWindows:
         self._flat, sizes = _joined(given), np.array([len(one) for one in given], dtype=np.int64)
         self._firsts = np.cumsum(sizes) - sizes  # of each piece in `_flat`
         self.pieces = [self._flat.cut(first, first + size) for first, size in zip(self._firsts, sizes, strict=True)]
-        rows = min(rows, len(self.pieces))
+        self.rows = rows = min(rows, len(self.pieces))
+        self.share = WHOLE  # of one of several processes: some of the rows
         self._pieces_of_row: list[list[int]] = [[] for _ in range(rows)]
         loads = np.zeros(rows, dtype=np.int64)
         for piece in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
@@ -79,8 +81,9 @@ class RaggedWindows:
     def arrays(self, index: int) -> Batch:
         """The batch as NumPy's arrays."""
         plan, naive = self._plan[index], self._flat.naive
+        steps = int(plan["length"].max())  # of all rows: those of a share may have none
+        plan = plan[self.share.lanes(self.rows)]
         lengths = plan["length"].copy()
-        steps = int(lengths.max())
         places = plan["first"][:, None] + np.arange(steps)  # (B, T)
         padding = None if int(lengths.min()) == steps else np.arange(steps) >= lengths[:, None]
 

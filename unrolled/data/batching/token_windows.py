@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.data.batching.batch import Batch
+from unrolled.data.batching.sharing import WHOLE
 
 
 class ContiguousWindows:
@@ -40,6 +41,7 @@ class ContiguousWindows:
         self._table = ids.reshape(self.rows, self.row_length)  # (B, steps of a row); a view where nothing is padded
         self._cuts = np.append(np.arange(0, self.row_length, steps), self.row_length)
         self._epoch: int | None = None
+        self.share = WHOLE  # of one of several processes: some of the rows
         self.order(0)
 
     def __len__(self) -> int:
@@ -51,9 +53,10 @@ class ContiguousWindows:
     def arrays(self, index: int) -> Batch:
         """The batch as NumPy's arrays."""
         begin, end = int(self._cuts[index]), int(self._cuts[index + 1])
-        targets = self._table[:, begin:end].astype(np.int64)
+        own = self.share.lanes(self.rows)
+        targets = self._table[own, begin:end].astype(np.int64)
         inputs = np.empty_like(targets)
-        inputs[:, 0] = self._before() if begin == 0 else self._table[:, begin - 1]
+        inputs[:, 0] = (self._before() if begin == 0 else self._table[:, begin - 1])[own]
         inputs[:, 1:] = targets[:, :-1]
         return Batch(inputs, targets, lengths=self._lengths(begin, end))
 
@@ -67,7 +70,8 @@ class ContiguousWindows:
         """The real steps of each row; None: all."""
         if self.tokens == self._table.size:
             return None
-        lengths = (self.tokens - begin - self.row_length * np.arange(self.rows)).clip(0, end - begin)
+        rows = np.arange(self.rows)[self.share.lanes(self.rows)]
+        lengths = (self.tokens - begin - self.row_length * rows).clip(0, end - begin)
         return None if int(lengths.min()) == end - begin else lengths
 
     def _before(self) -> NDArray[np.integer]:
@@ -108,6 +112,7 @@ class ShuffledWindows:
         self._room = min(self.steps, len(ids) - self.steps + 1)  # possible starts of the first window
         self._count = (len(ids) - self._room + 1) // self.steps  # windows in an epoch, whatever its start
         self.rows = min(rows, self._count)
+        self.share = WHOLE  # of one of several processes: some of the rows
         self._epoch: int | None = None
         self.order(0)
 
@@ -115,7 +120,7 @@ class ShuffledWindows:
         return self._count // self.rows
 
     def __getitem__(self, index: int) -> Batch:
-        begins = self._begins[index * self.rows : (index + 1) * self.rows]
+        begins = self._begins[index * self.rows : (index + 1) * self.rows][self.share.lanes(self.rows)]
         targets = self._ids[begins[:, None] + np.arange(self.steps)].astype(np.int64)
         inputs = np.empty_like(targets)
         inputs[:, 0] = np.where(begins > 0, self._ids[begins - 1], self.start)

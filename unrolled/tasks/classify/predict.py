@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.data import Batch, RowBuckets
+from unrolled.data.batching.sharing import in_turn
 from unrolled.data.batching.tables import NOTHING
 from unrolled.search.arrays import Array, arrays_of
 from unrolled.tasks.classify.batches import input_batches
@@ -54,33 +55,47 @@ def unlabelled(model: Model, inputs: list[Any]) -> RowBuckets:
     return RowBuckets(inputs, lengths, lambda rows: gather(rows, NOTHING), batch_size=model.together(AT_ONCE))
 
 
-def probabilities_of(
-    model: Model, batches: RowBuckets, watch: Callable[[Array, Batch], None] | None = None
-) -> NDArray[np.float32]:
-    """The probabilities (N, C) in the order of the examples; `watch` gets the scores of each batch."""
+def probabilities_of(model: Model, batches: RowBuckets) -> NDArray[np.float32]:
+    """The probabilities (N, C) in the order of the examples."""
+    return probabilities_and_losses(model, batches)[0]
+
+
+def probabilities_and_losses(
+    model: Model, batches: RowBuckets, loss_of: Callable[[Array, Batch], float] | None = None
+) -> tuple[NDArray[np.float32], list[float]]:
+    """The probabilities (N, C) in the order of the examples; and the loss of each batch, if `loss_of` its scores."""
     table = np.zeros((len(batches.examples), len(model.assets.labels)), dtype=np.float32)
-    multi = multi_label(model)
+    multi, losses = multi_label(model), []
+
+    def work(index: int) -> tuple[NDArray[np.float32], float]:
+        batch = model.placed(batches[index])
+        scores = model.network(batch)
+        arrays = arrays_of(scores)
+        scores = arrays.float(scores)
+        found = arrays.host(arrays.sigmoid(scores) if multi else arrays.shares(scores))
+        return found, 0.0 if loss_of is None else loss_of(scores, batch)
+
     with model.answering():
-        for index in range(len(batches)):
-            batch = model.placed(batches[index])
-            scores = model.network(batch)
-            arrays = arrays_of(scores)
-            scores = arrays.float(scores)
-            table[batches.rows(index)] = arrays.host(arrays.sigmoid(scores) if multi else arrays.shares(scores))
-            if watch is not None:
-                watch(scores, batch)
-    return table
+        for index, (found, loss) in in_turn(len(batches), work):
+            table[batches.rows(index)] = found
+            losses.append(loss)
+    return table, losses
 
 
 def numbers(model: Model, batches: RowBuckets) -> Numbers:
     """The answers (N,) of a model of numbers, in the order of the examples."""
     answers = np.zeros(len(batches.examples))
     mean, deviation = model.assets.scale
+
+    def work(index: int) -> NDArray[np.float64]:
+        scores = model.network(model.placed(batches[index]))[:, 0]
+        arrays = arrays_of(scores)
+        found: NDArray[np.float64] = arrays.host(arrays.double(scores))
+        return found
+
     with model.answering():
-        for index in range(len(batches)):
-            scores = model.network(model.placed(batches[index]))[:, 0]
-            arrays = arrays_of(scores)
-            answers[batches.rows(index)] = mean + deviation * arrays.host(arrays.double(scores))
+        for index, found in in_turn(len(batches), work):
+            answers[batches.rows(index)] = mean + deviation * found
     return answers
 
 

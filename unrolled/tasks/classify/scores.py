@@ -18,7 +18,7 @@ from unrolled.search.arrays import NUMPY, Array, arrays_of
 from unrolled.tasks.classify.assets import ClassifyAssets, Encoded
 from unrolled.tasks.classify.batches import input_batches, targets_of
 from unrolled.tasks.classify.examples import check_shape, read_examples
-from unrolled.tasks.classify.predict import AT_ONCE, config_of, multi_label, numbers, probabilities_of
+from unrolled.tasks.classify.predict import AT_ONCE, config_of, multi_label, numbers, probabilities_and_losses
 from unrolled.tasks.classify.regression import number_scores, numbers_of
 from unrolled.tasks.runner import plain_scores, table_of
 
@@ -52,13 +52,13 @@ def _encoded(batches: RowBuckets) -> Sequence[Encoded]:
 
 def _with_loss(model: Model, batches: RowBuckets) -> tuple[NDArray[np.float32], float]:
     """The probabilities (N, C), and the summed loss of the examples with a known label."""
-    losses: list[float] = []
 
-    def watch(scores: Array, batch: Batch) -> None:
+    def loss_of(scores: Array, batch: Batch) -> float:
         arrays = arrays_of(scores)
-        losses.append(summed_loss(arrays.host(scores), arrays.host(batch.targets)))
+        return summed_loss(arrays.host(scores), arrays.host(batch.targets))
 
-    return probabilities_of(model, batches, watch), sum(losses)
+    table, losses = probabilities_and_losses(model, batches, loss_of)
+    return table, sum(losses)
 
 
 def summed_loss(scores: NDArray[np.float32], targets: NDArray[Any]) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.data.batching.ragged_windows import FrameSequence
+from unrolled.data.batching.sharing import added_up, own_part
 from unrolled.data.readers.series.read_series import Numbers
 from unrolled.data.signals.scaling import ColumnScaling
 from unrolled.search.arrays import Array, arrays_for
@@ -44,6 +45,12 @@ class RollOut:
         self.count, self.free, self.forced, self.last = (np.zeros(shape) for _ in range(4))
         self.seasonal, self.free_there = np.zeros(shape), np.zeros(shape)
 
+    def add_up(self) -> None:
+        """Add the roll-outs of the other processes of an evaluation."""
+        self.origins = int(added_up(np.array([float(self.origins)]))[0])
+        for name in ("count", "free", "forced", "last", "seasonal", "free_there"):
+            setattr(self, name, added_up(getattr(self, name)))
+
     def scores(self) -> dict[str, float]:
         """Means over all steps of all roll-outs, in the data's own units."""
         total, unit = max(1.0, float(self.count.sum())), self.frame.target_scale() ** 2
@@ -70,10 +77,12 @@ def free_run(model: Model, examples: Sequence[FrameSequence], steps: int) -> Rol
     steps = max(1, min(steps, max(_scored(example, network.layout.next)[1] for example in examples)))
     run = RollOut(model.assets, steps)
     each = max(1, MOST_ORIGINS // len(examples))
-    for example in examples[:MOST_ORIGINS]:
+    some = examples[:MOST_ORIGINS]
+    for example in (some[index] for index in own_part(len(some))):
         origins = _origins(example, network.layout.next, steps, each)
         if len(origins):
             _roll(run, network, arrays_for(network), example, origins)
+    run.add_up()
     return run
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.data.batching.ragged_windows import FrameSequence, RaggedWindows
+from unrolled.data.batching.sharing import added_up, own_lanes
 from unrolled.data.signals.scaling import ColumnScaling, SeriesPart
 from unrolled.errors import UserError
 from unrolled.models.forecaster_sizes import ForecasterSizes
@@ -86,6 +87,11 @@ class Tally:
         for name, values in parts.items():
             counted = values if every else np.where(scored, values, 0.0)
             self._sums[name] += counted.sum(axis=0, dtype=np.float64)
+
+    def add_up(self) -> None:
+        """Add what the other processes of an evaluation found in their rows."""
+        self._sums = {name: added_up(values) for name, values in self._sums.items()}
+        self._steps = int(added_up(np.array([float(self._steps)]))[0])
 
     def scores(self) -> dict[str, float]:
         """`mse` and `mae` are means over all scored numbers, in the data's own units; `nll` is nats per step, summed
@@ -168,14 +174,17 @@ def tallied(model: Model, batches: RaggedWindows, losses: Callable[[Array, Array
     """
     network: Any = model.network
     tally, state = Tally(frame_of(model), network.layout, network.output), None
-    for index in range(len(batches)):
-        given = batches.arrays(index)
-        batch = model.placed(given)
-        estimate, state = network(batch.inputs, state, lengths=batch.lengths, resets=batch.resets)
-        arrays = arrays_of(estimate)
-        estimate = arrays.float(estimate)
-        lost = None if losses is None else arrays.host(losses(estimate, batch.targets))
-        tally.add(arrays.host(estimate), given.inputs, given.targets, given.more.get("naive"), lost)
+    with own_lanes(batches) as shared:
+        for index in range(len(batches)):
+            given = batches.arrays(index)
+            batch = model.placed(given)
+            estimate, state = network(batch.inputs, state, lengths=batch.lengths, resets=batch.resets)
+            arrays = arrays_of(estimate)
+            estimate = arrays.float(estimate)
+            lost = None if losses is None else arrays.host(losses(estimate, batch.targets))
+            tally.add(arrays.host(estimate), given.inputs, given.targets, given.more.get("naive"), lost)
+    if shared:
+        tally.add_up()
     return tally
 
 

@@ -15,6 +15,7 @@ from unrolled.data import Batch, held_out
 from unrolled.data.batching.feature_cache import FeatureCache
 from unrolled.data.batching.prefetch import Prefetcher
 from unrolled.data.batching.shapes import Padding
+from unrolled.data.batching.sharing import in_turn
 from unrolled.data.demo.digit_strings import DIGITS, digit_strings
 from unrolled.data.readers.media.archives import Medium
 from unrolled.data.readers.media.transcripts import Transcribed
@@ -127,7 +128,7 @@ class Recognize(Task):
         total = ctc_loss(
             log_probs, batch.targets, lengths, batch.more["target_lengths"], reduction="sum", zero_infinity=True
         )
-        loss = Loss(total, batch.more["target_lengths"].sum().clamp(min=1))
+        loss = Loss(total, batch.more["target_lengths"].sum())
         if training is None or not training.settings.consistency:
             return loss
         padding = ~real_steps(lengths, log_probs.shape[1])
@@ -140,14 +141,19 @@ class Recognize(Task):
         labels: Labels = model.assets.labels
         total, count = 0.0, 0
         outputs = [""] * len(batches.examples)
-        for index in range(len(batches)):
+
+        def work(index: int) -> tuple[float, int, list[str]]:
             batch = batches[index].to(model.device)
             log_probs, lengths = (one.cpu() for one in model.network(batch))
             counts = batch.more["target_lengths"]
             losses = ctc_loss(log_probs, batch.targets, lengths, counts, reduction="none", zero_infinity=True)
-            total, count = total + float(losses.sum()), count + int(counts.sum())
-            for row, number in enumerate(batches.rows(index)):
-                outputs[number] = labels.text(best_path(log_probs[row, : int(lengths[row])]).labels)
+            rows = (best_path(log_probs[row, : int(length)]).labels for row, length in enumerate(lengths))
+            return float(losses.sum()), int(counts.sum()), [labels.text(row) for row in rows]
+
+        for index, (loss, counted, texts) in in_turn(len(batches), work):
+            total, count = total + loss, count + counted
+            for number, text in zip(batches.rows(index), texts, strict=True):
+                outputs[number] = text
         references = [labels.reference(batches.store.inputs[number].text) for number in batches.numbers]
         scores = error_rates(labels, outputs, references)
         return Evaluation({**scores, "nats_per_label": total / max(1, count)}, samples(references, outputs))

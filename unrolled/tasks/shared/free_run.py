@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from unrolled.data import Batch
+from unrolled.data.batching.sharing import in_turn
 from unrolled.search import Limits, Sampling, sample
 from unrolled.tasks.shared.side import Ids, Side
 
+Written = tuple[int, int, int, list[list[int]]]
+"""Target tokens of a batch, how many are correct with teacher forcing and running free, and the free outputs."""
 SHOWN = 3  # outputs shown while a model learns
 
 
@@ -26,8 +29,14 @@ class FreeRun:
     tokens: int = 0
     forbid_unknown: bool = False  # never write <unk>, as a search does
 
+    def add(self, number: int, work: Callable[[int], Written]) -> None:
+        """Count what was written for each of some batches; `work` gives it by the index of one."""
+        for _, (tokens, forced, free, outputs) in in_turn(number, work):
+            self.tokens, self.forced, self.free = self.tokens + tokens, self.forced + forced, self.free + free
+            self.outputs += outputs
+
     @torch.no_grad()
-    def add(self, network: Any, batch: Batch, targets: Sequence[Ids], most: int) -> None:
+    def written(self, network: Any, batch: Batch, targets: Sequence[Ids], most: int) -> Written:
         """Write for each row of a batch, at most `most` tokens."""
         best = network.scores(network(batch).features).argmax(-1).cpu()
         unknown = self.target.tokenizer.vocabulary.unk
@@ -39,12 +48,13 @@ class FreeRun:
             memory=network.encode(batch),
             sampling=Sampling(temperature=0),
         )
+        tokens, forced, free = 0, 0, 0
         for row, (target, output) in enumerate(zip(targets, found, strict=True)):
             truth = [*target.tolist(), self.target.end]
-            self.tokens += len(truth)
-            self.forced += sum(a == b for a, b in zip(best[row].tolist(), truth, strict=False))
-            self.free += sum(a == b for a, b in zip([*output.tokens, self.target.end], truth, strict=False))
-            self.outputs.append(output.tokens)
+            tokens += len(truth)
+            forced += sum(a == b for a, b in zip(best[row].tolist(), truth, strict=False))
+            free += sum(a == b for a, b in zip([*output.tokens, self.target.end], truth, strict=False))
+        return tokens, forced, free, [list(output.tokens) for output in found]
 
     @property
     def texts(self) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unrolled.data import RowBuckets
+from unrolled.data.batching.sharing import in_turn
 from unrolled.data.readers.labelled import check_frames
 from unrolled.data.readers.tables.read_table import Row
 from unrolled.data.readers.tagged.frames import Tagged, TaggedFrames
@@ -37,15 +38,18 @@ def decode(model: Model, batches: RowBuckets, *, probabilities: bool = False) ->
     network: Any = model.network
     found: list[tuple[list[int], list[float]]] = [([], []) for _ in batches.examples]
     same = model.assets.same_tag()
+
+    def work(index: int) -> tuple[list[list[int]], Any]:
+        batch = model.placed(batches[index])
+        scores = network(batch)
+        paths = network.decode(batch, scores)
+        if not probabilities:
+            return paths, None
+        chances = network.probabilities(batch, scores)
+        return paths, arrays_of(chances).host(chances)  # (B, T, K)
+
     with model.answering():
-        for index in range(len(batches)):
-            batch = model.placed(batches[index])
-            scores = network(batch)
-            paths = network.decode(batch, scores)
-            chances = None
-            if probabilities:
-                chances = network.probabilities(batch, scores)
-                chances = arrays_of(chances).host(chances)  # (B, T, K)
+        for index, (paths, chances) in in_turn(len(batches), work):
             for place, (row, path) in enumerate(zip(batches.rows(index), paths, strict=True)):
                 found[row] = (path, [])
                 if chances is not None and path:

@@ -7,12 +7,14 @@ from typing import Any
 
 from unrolled.metrics.translation import bleu_of, bleu_tokenizer, chrf_of
 from unrolled.model import Model
-from unrolled.tasks.shared.free_run import FreeRun, samples
+from unrolled.tasks.shared.free_run import FreeRun, Written, samples
 from unrolled.tasks.shared.side import Ids
 from unrolled.tasks.translate.assets import TranslateAssets
 from unrolled.tasks.translate.batches import pair_batch
 from unrolled.tasks.translate.scores import symbol_scores
 from unrolled.training import Evaluation
+
+AT_ONCE = 64  # pairs in a batch when there are no gradients
 
 
 def exposure(model: Model, pairs: Sequence[tuple[Ids, Ids]]) -> Evaluation:
@@ -20,10 +22,13 @@ def exposure(model: Model, pairs: Sequence[tuple[Ids, Ids]]) -> Evaluation:
     assets: TranslateAssets = model.assets
     network: Any = model.network.eval()
     run = FreeRun(assets.target)
-    for first in range(0, len(pairs), 64):
-        part = pairs[first : first + 64]
+
+    def work(index: int) -> Written:
+        part = pairs[index * AT_ONCE : (index + 1) * AT_ONCE]
         most = max(assets.most_tokens(len(source) + 1) for source, _ in part)
-        run.add(network, pair_batch(assets, part).to(model.device), [target for _, target in part], most)
+        return run.written(network, pair_batch(assets, part).to(model.device), [target for _, target in part], most)
+
+    run.add(-(-len(pairs) // AT_ONCE), work)
     outputs = run.texts
     references = [assets.target.text(target.tolist()) for _, target in pairs]
     lowercase = assets.target.tokenizer.lowercase

@@ -1,0 +1,115 @@
+"""How the processes that torchrun started meet, once; and which of them tells the user about an error."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import PrefixStore  # type: ignore[attr-defined]
+from torch.distributed.rendezvous import rendezvous
+
+from unrolled.errors import UserError
+from unrolled.training.place import Place
+from unrolled.training.ranks import ALONE, Ranks
+
+TIMEOUT = 300.0  # seconds
+GLOO, NCCL = "gloo", "cpu:gloo,cuda:nccl"
+FOLDER = "unrolled/folder"
+
+_STORE: list[Any] = []  # of this process; torchrun's agent keeps what is in it
+_HERE: list[Ranks] = []
+_BEGUN: list[str] = []  # runs, in their order
+
+
+def join(device: torch.device, backend: str = "auto", timeout: float = TIMEOUT) -> Ranks:
+    """The processes that torchrun started with this one; a world of one without torchrun. They meet once."""
+    if _HERE:
+        return _HERE[0]
+    place = Place.of(os.environ)
+    if place.world == 1:
+        return ALONE
+    chosen, limit = _backend(backend, device), timedelta(seconds=timeout)
+    try:
+        own = PrefixStore("unrolled", _store(place, timeout))
+        dist.init_process_group(chosen, store=own, rank=place.rank, world_size=place.world, timeout=limit)
+    except (RuntimeError, ValueError) as error:
+        raise _no_meeting(error, place) from None
+    atexit.register(dist.destroy_process_group)  # its threads must end before the program does
+    _HERE.append(Ranks(place, chosen))
+    return _HERE[0]
+
+
+def may_speak(error: UserError) -> bool:
+    """True of one process alone, which tells the user about an error: the first that has one."""
+    if not _HERE and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        return True
+    try:
+        store = _store(Place.of(os.environ), 5.0)
+        return bool(store.add("unrolled/errors", 1) == 1)
+    except (RuntimeError, ValueError):  # nobody can be asked
+        return True
+
+
+def remember_folder(folder: str, *, first: bool) -> None:
+    """Tell the processes that may take the place of these, after a restart, where the run is; `first` writes it."""
+    if _STORE:
+        if first:
+            _lasting(_STORE[0]).set(f"{FOLDER}/{len(_BEGUN)}", folder)
+        _BEGUN.append(folder)
+
+
+def remembered_folder() -> str | None:
+    """The run that earlier processes had begun at this point: torchrun started the command again."""
+    place = Place.of(os.environ)
+    if place.world == 1 or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        return None
+    try:
+        store = _lasting(_store(place, TIMEOUT))
+        key = f"{FOLDER}/{len(_BEGUN)}"
+        found = store.get(key).decode() if store.check([key]) else None
+    except (RuntimeError, ValueError) as error:
+        raise _no_meeting(error, place) from None
+    if found is not None:
+        _BEGUN.append(found)
+    return found
+
+
+def _store(place: Place, timeout: float) -> Any:
+    """The store through which processes find each other; a new one after each restart."""
+    if not _STORE:
+        limit = timedelta(seconds=timeout)
+        store, _, _ = next(rendezvous("env://", place.rank, place.world, timeout=limit))
+        _STORE.append(store)
+    _STORE[0].set_timeout(timedelta(seconds=timeout))
+    return _STORE[0]
+
+
+def _lasting(store: Any) -> Any:
+    """The store beneath those of each restart."""
+    while hasattr(store, "underlying_store"):
+        store = store.underlying_store
+    return store
+
+
+def _backend(backend: str, device: torch.device) -> str:
+    if backend == "nccl" and device.type == "cpu":
+        raise UserError(
+            "train.backend=nccl adds up on GPUs, and this run computes on CPUs.",
+            "Use train.backend=auto, which is gloo there.",
+        )
+    return NCCL if backend == "nccl" or (backend == "auto" and device.type != "cpu") else GLOO
+
+
+def _no_meeting(error: Exception, place: Place) -> UserError:
+    reason = str(error).strip().splitlines()[0][:200]
+    address = f"{os.environ.get('MASTER_ADDR', '?')}:{os.environ.get('MASTER_PORT', '?')}"
+    if "EADDRINUSE" in str(error) or "in use" in str(error):
+        return UserError(f"{address} is in use.", "Choose another port: torchrun --master-port.")
+    return UserError(
+        f"Process {place.rank} of {place.world} did not meet the others at {address}: {reason}.",
+        "Check that all were started and that every machine reaches the address; train.timeout is how long they wait.",
+    )
