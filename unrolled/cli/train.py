@@ -13,6 +13,15 @@ from unrolled.errors import UserError
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing while training.")]
 RunFolder = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Run folder. Default: a new one under runs/.")]
 
+InitNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--init-names",
+        metavar="THEIRS=OURS",
+        help="For --init with a state_dict file of torch (.pt, .safetensors): the module that its module becomes, such "
+        "as rnn=layer; repeatable.",
+    ),
+]
 Resumed = Annotated[
     Path | None,
     typer.Option(metavar="FOLDER", help="Continue a run; --set train.max_steps=… makes it longer."),
@@ -40,15 +49,7 @@ def train(
         str | None,
         typer.Option(metavar="MODEL", help="Start from a model or hub:ORG/NAME, on new data."),
     ] = None,
-    init_names: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--init-names",
-            metavar="THEIRS=OURS",
-            help="For --init with a state_dict file of torch (.pt, .safetensors): the module that its module becomes, "
-            "such as rnn=layer; repeatable.",
-        ),
-    ] = None,
+    init_names: InitNames = None,
     resume: Resumed = None,
     callback: Callbacks = None,
     quiet: Quiet = False,
@@ -66,8 +67,9 @@ def train(
     from unrolled.training.folder import CONFIG, check_free, check_run
     from unrolled.training.watching import Callback
 
+    callbacks = [own_class(text, Callback, "callback", "unrolled")() for text in callback or ()]
     if (begun := restarted_run()) is not None:
-        resume_run(begun, [], {}, target=find_target(begun / CONFIG, own), quiet=quiet)
+        resume_run(begun, [], {}, target=find_target(begun / CONFIG, own), quiet=quiet, callbacks=callbacks)
         return
     if resume is not None:
         if target or out or init or init_names:
@@ -77,7 +79,6 @@ def train(
                 f"Leave out {' and '.join(name for name, value in given.items() if value)}.",
             )
         check_run(resume)
-    callbacks = [own_class(text, Callback, "callback", "unrolled")() for text in callback or ()]
     found = find_target(target if resume is None else resume / CONFIG, own)
     keys = config_keys(found.task, values, overrides)
     if resume is not None:
