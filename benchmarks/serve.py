@@ -95,7 +95,8 @@ def expected(task: str, model: Path, texts: list[str]) -> list[Any]:
 
 def rates(task: str, model: Path, texts: list[str], given: argparse.Namespace) -> dict[str, Any]:
     """Requests a second of each server, and ours at the p95 of each peer."""
-    right, found = expected(task, model, texts), {}
+    right = expected(task, model, texts)
+    found: dict[str, list[dict[str, Any]]] = {}
     kinds = [("unrolled", 0), *((peer, threads) for peer, all in PEERS.items() for threads in all if given.peers)]
     for kind, threads in kinds:
         with served(kind, model, given.peers, (str(threads),) if threads else ()) as server:

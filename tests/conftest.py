@@ -40,7 +40,7 @@ def own_seed(request: pytest.FixtureRequest) -> None:
     torch.manual_seed(zlib.crc32(request.node.nodeid.encode()))
 
 
-CURVES = "unrolled.jobs.train.curves"
+CURVES = "unrolled.jobs.driving.curves"
 
 
 @pytest.fixture(scope="session", autouse=True)

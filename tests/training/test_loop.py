@@ -13,7 +13,8 @@ from torch import nn
 from tests.tolerances import assert_close
 from unrolled.config.stored import stored_as
 from unrolled.data import Batch
-from unrolled.training import Evaluation, Goal, Loss, Progress, Trainer, TrainSettings
+from unrolled.training import Evaluation, Goal, Loss, Progress, Trainer, TrainSettings, Traits
+from unrolled.training.non_finite import non_finite
 from unrolled.training.optimizers import noisy_weights
 from unrolled.training.report import stopped_early
 
@@ -42,10 +43,9 @@ def trainer(network: nn.Linear, **options: Any) -> Trainer:
         loss,
         One(),
         settings,
-        goal=Goal("score"),
+        traits=Traits(Goal("score"), judge_start=judge),
         evaluate=lambda: Evaluation({"score": float(network.weight.detach().square().sum())}),
         device=torch.device("cpu"),
-        judge_start=judge,
     )
 
 
@@ -207,7 +207,7 @@ def test_what_to_try_fits_the_settings() -> None:
     }.items():
         made = trainer(nn.Linear(3, 1, bias=False), max_steps=9, optimizer="sgd", lr=1e20, **dict(options))
         made.progress.best_score = 1.0 if "eval_every" in dict(options) else None
-        assert made._non_finite(float("nan"), [])[1] == said
+        assert non_finite(made, float("nan"), []).fix == said
     made.progress.best_score = None
     first = "No model is kept: this was the first evaluation. Try train.lr=3.33333e+19, or train.clip_norm=1, which"
-    assert made._non_finite(float("nan"))[1].startswith(first)
+    assert non_finite(made, float("nan")).fix.startswith(first)

@@ -6,8 +6,9 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from unrolled.jobs.driving import batches_per_epoch
 from unrolled.jobs.engine_notes import engine_notes
-from unrolled.jobs.train import TrainingJob, batches_per_epoch
+from unrolled.jobs.train import TrainingJob
 from unrolled.tasks import Task
 from unrolled.training.devices import peak_memory
 from unrolled.training.schedule import too_slow_a_rise

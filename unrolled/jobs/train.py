@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from operator import attrgetter
 from pathlib import Path
@@ -17,31 +17,25 @@ from unrolled.config import FILE_KEYS, apply, check_keys, data_paths, keys, writ
 from unrolled.data import Batch
 from unrolled.data.batching.shapes import ahead_of_gpu
 from unrolled.errors import UserError
-from unrolled.jobs.engine_notes import engine_notes
+from unrolled.jobs.driving import Drive
 from unrolled.jobs.load import load_model
 from unrolled.jobs.target import Target, find_target
 from unrolled.model import Model, current_versions, find_file
 from unrolled.model_file import is_model_file
 from unrolled.nn.state_files import take_weights
-from unrolled.see.figures.curves import curves
 from unrolled.tasks import TASKS, Data, Task
 from unrolled.tasks.contract import Training
-from unrolled.training import Origin, Run, Trainer, hash_of, new_folder
+from unrolled.training import Origin, Run, Trainer, TrainSettings, hash_of, new_folder
 from unrolled.training.changes import END, check_changes
-from unrolled.training.checkpoint import DiskError, disk_errors, write_atomically
+from unrolled.training.checkpoint import write_atomically
 from unrolled.training.devices import (
     device_of_rank,
-    is_out_of_memory,
-    largest_fitting_batch,
     pick_device,
     threads_of_rank,
 )
 from unrolled.training.folder import (
-    BEST,
     CONFIG,
-    CURVES,
     INIT,
-    LAST,
     LOCK,
     STARTED,
     check_free,
@@ -49,16 +43,11 @@ from unrolled.training.folder import (
     clear,
     locked,
 )
-from unrolled.training.interrupts import Stop, interruptible
 from unrolled.training.lanes import own_random_numbers
-from unrolled.training.loop import StepInfo
 from unrolled.training.meeting import NCCL, join, remember_folder, remembered_folder
-from unrolled.training.place import Place
+from unrolled.training.place import RankPlace
 from unrolled.training.precision import pick_precision
-from unrolled.training.ranks import check_same
-from unrolled.training.report import Report, stopped_early
-from unrolled.training.schedule import too_slow_a_rise
-from unrolled.training.score_checks import ScoreChecks
+from unrolled.training.ranks import Ranks, check_same
 from unrolled.training.watching import Callback, WatchedRun, Watchers, trackers
 
 
@@ -82,14 +71,7 @@ class TrainingJob:
         self.trackers = trackers(settings.trackers)
         if task is not None and task.name != config.task:
             raise UserError(f"The config is for {config.task}, the task is {task.name}.", "Use those of one task.")
-        if settings.deterministic != torch.are_deterministic_algorithms_enabled():  # setting it loads torch's compiler
-            torch.use_deterministic_algorithms(settings.deterministic)
-        device = pick_device(settings.device)
-        self.ranks = join(device, settings.backend, settings.timeout)
-        self.device = device_of_rank(device, self.ranks.place, alone_on_it=self.ranks.backend == NCCL)
-        threads = settings.threads or threads_of_rank(self.device, self.ranks.place)
-        if threads is not None:
-            torch.set_num_threads(threads)
+        self.device, self.ranks = _machine(settings)
         config = apply(config, {"train.precision": pick_precision(settings.precision, self.device)})
         self.task = task or TASKS[config.task]()
         self.init = find_file(init) if init is not None else None
@@ -128,7 +110,7 @@ class TrainingJob:
         )
 
     def _facts(self) -> dict[str, str]:
-        """What all processes must have alike, by what a user calls it."""
+        """Facts in which all processes must agree, by the names that users know."""
         if self.ranks.alone:
             return {}
         paths = dict.fromkeys(data_paths(self.config), "")
@@ -156,19 +138,19 @@ class TrainingJob:
             loss,
             batches,
             config.train,
-            goal=self.goal,
+            traits=self.traits,
             evaluate=lambda: task.evaluate(model, valid),
             device=self.device,
-            stateful=self.traits.stateful,
-            window=self.traits.window,
-            judge_start=self.traits.judge_start,
-            usual_tokens=self.traits.usual_tokens,
             ranks=self.ranks,
         )
         own_random_numbers(config.train.seed, self.ranks)
         if self.device.type == "cuda":
             trainer.feed_gpu(ahead_of_gpu(batches, self.traits.padding), self.traits.eager)
         return trainer
+
+    def try_batch(self, key: str, size: int) -> None:
+        """Compute the gradients of one batch of another size, for its use of memory."""
+        TrainingJob(apply(self.config, {key: size}), task=self.task, checked=True).trainer().gradients()
 
     def run(self, out: Path | None, *, quiet: bool = False, callbacks: Sequence[Callback] = ()) -> Model:
         """Train in a new run folder and return the best model."""
@@ -183,7 +165,7 @@ class TrainingJob:
                     write_atomically(folder / INIT, self._initial())
                 self._write_config(folder)
             run = self._run(folder, trainer)
-            return self._drive(run, self._watchers(run, callbacks), quiet, [])
+            return Drive(self, run, self._watchers(run, callbacks), quiet=quiet).to_the_end([])
 
     def _locked(self, folder: Path) -> AbstractContextManager[None]:
         return locked(folder) if self.ranks.is_first else nullcontext()
@@ -211,7 +193,8 @@ class TrainingJob:
             self._write_config(folder, f"Changed at step {trainer.progress.step}: {'; '.join(changes)}.")
         if before not in (None, trainer.total_steps) and trainer.progress.step:
             run.checkpoint()  # saves a reset patience before the next checkpoint
-        return self._drive(run, self._watchers(run, callbacks, resumed=True), quiet, [*changes, *notes])
+        watchers = self._watchers(run, callbacks, resumed=True)
+        return Drive(self, run, watchers, quiet=quiet).to_the_end([*changes, *notes])
 
     def _initial(self) -> bytes:
         """The file to start from; weights of another program under their names in the network."""
@@ -239,145 +222,10 @@ class TrainingJob:
         write_atomically(path, write_toml(_with_absolute_paths(self.config), comments=False, header=header))
 
     def _watchers(self, run: Run, callbacks: Sequence[Callback], *, resumed: bool = False) -> Watchers:
-        """What watches the run: in the first of several processes."""
+        """The run's watchers: those of the first of several processes."""
         config = {key: attrgetter(key)(self.config) for key in keys(type(self.config))}
         watched = WatchedRun(run.folder, self.task.name, config, self.data.source, run.trainer, resumed)
         return Watchers([*self.trackers, *callbacks] if self.ranks.is_first else [], watched)
-
-    def _drive(self, run: Run, watchers: Watchers, quiet: bool, notes: list[str]) -> Model:
-        trainer, folder, doubts = run.trainer, run.folder, ScoreChecks(self.goal)
-        quiet = quiet or not self.ranks.is_first
-        with (
-            Report(
-                self.goal, trainer.total_steps, unit=self.task.unit, start_step=trainer.progress.step, quiet=quiet
-            ) as report,
-            interruptible() as stop,
-        ):
-            trainer.watch(stop)
-            for note in notes:
-                report.say(note)
-            report.say(self._introduction(folder, trainer))
-            if trainer.progress.step >= trainer.total_steps:
-                longer = f"unrolled train --resume {folder} --set train.max_steps={2 * trainer.total_steps}"
-                report.say(f"The run is already finished. To make it longer: {longer}")
-            try:
-                with watchers.watching():
-                    self._follow(run, watchers, report, doubts, stop)
-            except DiskError:
-                raise
-            except UserError:  # shows how it became non-finite
-                self._draw(folder)
-                raise
-            self._draw(folder)
-            if trainer.stalled and trainer.progress.step < trainer.total_steps:
-                report.say(
-                    f"{stopped_early(self.goal, trainer.progress, run.scores)} "
-                    f"To train on: unrolled train --resume {folder} --set train.patience=0"
-                )
-            elif (reason := watchers.run.stop_reason) is not None and not trainer.progress.finished:
-                report.say(
-                    f"Stopped by a callback at step {trainer.progress.step}{f': {reason}' if reason else ''}. "
-                    f"To train on: unrolled train --resume {folder}"
-                )
-        best = self._best(folder)
-        report.say(
-            f"Done: best {self.goal.metric} {trainer.progress.best_score:.4f}, step {trainer.progress.best_step}. "
-            f"Use it: unrolled run {folder}"
-        )
-        for remark in self.task.description.remarks(best) if self.ranks.is_first else ():
-            report.say(remark)
-        if self.ranks.is_first:
-            doubts.end(trainer.progress.best_score)
-        return best
-
-    def _follow(self, run: Run, watchers: Watchers, report: Report, doubts: ScoreChecks, stop: Stop) -> None:
-        """Make all updates, and show each to who watches."""
-        trainer = run.trainer
-        said = "train.graph=off"  # which the user asked for
-        for info in self._steps(run):
-            report.step(info, trainer.progress)
-            if (eager := trainer.eager_reason) not in (None, said):
-                said = eager
-                report.say(f"Note: updates run without a CUDA graph, more slowly: {eager}.")
-            doubts.look(info)
-            for sample in info.samples:
-                report.say(_indented(sample))
-            watchers.see(info)
-            asked = info.stop if trainer.together is not None else stop.signal is not None
-            if asked and not trainer.progress.finished:
-                run.checkpoint()
-                report.say(f"Stopped at step {info.step}. Resume with: unrolled train --resume {run.folder}")
-                self._draw(run.folder)
-                stop.leave()
-
-    def _best(self, folder: Path) -> Model:
-        """The best model of the run, which the first of several processes reads."""
-        if self.ranks.is_first:
-            path = folder / BEST if (folder / BEST).exists() else folder / LAST
-            self.model = load_model(path, task=self.task, device=str(self.device))
-        with torch.no_grad():
-            self.ranks.copy_from_first(list(self.model.network.state_dict().values()))
-        return self.model
-
-    def _draw(self, folder: Path) -> None:
-        """Draw the learning curves so far."""
-        if not self.ranks.is_first:
-            return
-        with disk_errors(folder / CURVES, then=f"draw it with: unrolled train --resume {folder}"):
-            picture = curves(folder, self.goal.metric)
-            if picture is not None:
-                write_atomically(folder / CURVES, picture)
-
-    def _steps(self, run: Run) -> Iterator[StepInfo]:
-        try:
-            yield from run.steps()
-            return
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-        raise self._out_of_memory(run)  # here the error is gone, and with it the memory of its frames
-
-    def _out_of_memory(self, run: Run) -> UserError:
-        """The error for a run that needs more memory: batches that fit, and how to go on."""
-        settings, folder = self.config.train, run.folder
-        key = "train.batch_tokens" if getattr(settings, "batch_tokens", None) else "train.batch_size"
-        size: int = attrgetter(key)(self.config)
-        run.trainer.release()
-
-        def attempt(size: int) -> None:
-            """Run one batch of this size forward and backward."""
-            TrainingJob(apply(self.config, {key: size}), task=self.task, checked=True).trainer().gradients()
-
-        fitting = largest_fitting_batch(size, attempt) if self.ranks.alone else max(1, size // 2)
-        smaller = f"{key}={fitting}"
-        fix = f"Use {smaller}" + (", or a shorter train.k1." if hasattr(settings, "k1") else ".")
-        if run.saved_step is not None:
-            fix += (
-                f" Step {run.saved_step} is saved. With more free memory: unrolled train --resume {folder}. "
-                "With smaller batches, from its model: "
-                f"unrolled train {self.task.name} --init {folder} --set {smaller}"
-            )
-        return UserError(f"Out of memory with {key}={size}.", fix)
-
-    def _introduction(self, folder: Path, trainer: Trainer) -> str:
-        text = (
-            f"{self.task.name} on {self.data.source}\n"
-            + "".join(f"{name:<8}  {text}\n" for name, text in self.task.description.roles(self.assets).items())
-            + f"{self.model.num_parameters:,} parameters, {batches_per_epoch(trainer)}, "
-            f"{trainer.total_steps} updates, {self.device}, {trainer.precision}, run folder {folder}\n"
-            "Ctrl-C stops and saves"
-        )
-        if self.traits.samples:
-            text += "; lines marked │ are samples of what the model does"
-        slow = too_slow_a_rise(trainer.settings, trainer.total_steps)
-        return "\n".join(
-            [
-                *[text, *self.task.description.warnings(self.config, trainer.batches)],
-                *([f"Start: {self.init}\n{self.taken}"] if self.taken is not None else []),
-                *(f"Note: {note}" for note in engine_notes(self.model.network)),
-                *([f"Note: {slow}"] if slow else []),
-            ]
-        )
 
 
 def restarted_run() -> Path | None:
@@ -401,7 +249,7 @@ def resume_run(
     `target` is the run's task and config file where the caller has read them already.
     """
     check_run(folder)
-    with locked(folder) if Place.of(os.environ).rank == 0 else nullcontext():
+    with locked(folder) if RankPlace.of(os.environ).rank == 0 else nullcontext():
         target = target or find_target(folder / CONFIG, task)
         old: Any = target.configure()
         new: Any = target.configure(overrides, extra)
@@ -409,6 +257,19 @@ def resume_run(
         init = folder / INIT if (folder / INIT).is_file() else None
         job = TrainingJob(new, init=init, task=target.task, checked=True)
         return job.resume(folder, old if lines else None, lines, quiet=quiet, callbacks=callbacks)
+
+
+def _machine(settings: TrainSettings) -> tuple[torch.device, Ranks]:
+    """The device to compute on, and the processes to train with; torch is set as the settings say."""
+    if settings.deterministic != torch.are_deterministic_algorithms_enabled():  # setting it loads torch's compiler
+        torch.use_deterministic_algorithms(settings.deterministic)
+    device = pick_device(settings.device)
+    ranks = join(device, settings.backend, settings.timeout)
+    device = device_of_rank(device, ranks.place, alone_on_it=ranks.backend == NCCL)
+    threads = settings.threads or threads_of_rank(device, ranks.place)
+    if threads is not None:
+        torch.set_num_threads(threads)
+    return device, ranks
 
 
 def _shaped(config: Any, kept: Mapping[str, Any]) -> Any:
@@ -419,11 +280,6 @@ def _shaped(config: Any, kept: Mapping[str, Any]) -> Any:
         if asked not in (value, attrgetter(key)(usual)):
             raise UserError(f"{key}={asked} differs from the initial model, which has {value}.", "Leave it out.")
     return kept_config
-
-
-def batches_per_epoch(trainer: Trainer) -> str:
-    number = len(trainer.batches)
-    return f"{number} {'batch' if number == 1 else 'batches'} an epoch"
 
 
 def _with_absolute_paths(config: Any) -> Any:
@@ -439,9 +295,3 @@ def _origin(config: Any, data: Data) -> dict[str, str]:
     if data.fingerprint:
         found["sha256"] = hash_of(data.fingerprint.encode(), data.contents.encode())
     return found
-
-
-def _indented(text: str) -> str:
-    """The first lines of a sample, indented and marked."""
-    lines = text.splitlines()[:4]
-    return "\n".join(f"    │ {line[:110]}" for line in lines)

@@ -14,7 +14,6 @@ from torch import nn
 
 from unrolled.config import Section, apply
 from unrolled.data import Batch, RowBuckets
-from unrolled.data.batching.shapes import Padding
 from unrolled.data.batching.sharing import added_up, own_lanes, own_part
 from unrolled.hub import Usage
 from unrolled.model import Model
@@ -22,7 +21,7 @@ from unrolled.models.weights import copy_weights
 from unrolled.tasks.options import TaskOptions
 from unrolled.tasks.runner import Runner
 from unrolled.tasks.tracer import Tracer
-from unrolled.training import Batches, Evaluation, Goal, Loss
+from unrolled.training import Batches, Evaluation, Goal, Loss, Traits
 
 
 @dataclass(frozen=True)
@@ -50,20 +49,6 @@ class Training:
         """The probability that a step reads the model's own output, as `ForcingSettings` say."""
         share: float = self.settings.own_share(self.done, self.step, self.epoch)
         return share
-
-
-@dataclass(frozen=True)
-class Traits:
-    """The needs of a task in the training loop."""
-
-    goal: Goal
-    stateful: bool = False  # the state of a batch is carried to the next
-    window: int | None = None  # steps that gradients go back; None: all of the batch
-    usual_tokens: int | None = None  # tokens of an update that train.lr is meant for; lr follows their number
-    judge_start: bool = False  # a new network may be good: evaluate it before the first update
-    samples: bool = False  # `evaluate` returns samples
-    padding: Padding | None = None  # fields that may be padded further, so that a GPU sees few shapes
-    eager: str | None = None  # the reason why an update cannot be recorded in a CUDA graph
 
 
 class Description:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 
 from unrolled.errors import UserError
-from unrolled.training.place import Place
+from unrolled.training.place import RankPlace
 
 
 def pick_device(name: str, key: str = "train.device") -> torch.device:
@@ -26,7 +26,7 @@ def pick_device(name: str, key: str = "train.device") -> torch.device:
     return device
 
 
-def device_of_rank(device: torch.device, place: Place, *, alone_on_it: bool) -> torch.device:
+def device_of_rank(device: torch.device, place: RankPlace, *, alone_on_it: bool) -> torch.device:
     """The device of one of several processes: on a machine with GPUs each has its own, unless they may share one."""
     if device.type != "cuda" or place.world == 1:
         return device
@@ -42,7 +42,7 @@ def device_of_rank(device: torch.device, place: Place, *, alone_on_it: bool) -> 
     return device
 
 
-def threads_of_rank(device: torch.device, place: Place) -> int | None:
+def threads_of_rank(device: torch.device, place: RankPlace) -> int | None:
     """The threads of one of several processes on CPUs: its part of the machine; None: torch's choice."""
     if place.world == 1 or device.type != "cpu":
         return None

@@ -1,4 +1,4 @@
-"""What each process has of its own, in a checkpoint: the state of its rows, and its random numbers.
+"""The part of a checkpoint that each process has of its own: the state of its rows, and its random numbers.
 
 The rows of all processes stand side by side there, as one process has them, so that any number of processes can go on.
 """

@@ -14,25 +14,25 @@ from torch import Tensor, nn
 
 from unrolled.data import Batch
 from unrolled.data.batching.sharing import evaluated_by, is_idle, mark_of, shared_batches
-from unrolled.errors import UserError
 from unrolled.training.average import Average
 from unrolled.training.clipping import Clipping
 from unrolled.training.gradients import GradientSum
 from unrolled.training.graphs import Chunk, GraphChoice
 from unrolled.training.interrupts import Stop
 from unrolled.training.loss import Loss
+from unrolled.training.non_finite import non_finite
 from unrolled.training.optimizers import common_generator, make_average, make_optimizer
 from unrolled.training.precision import autocast, pick_precision
 from unrolled.training.ranks import ALONE, Ranks
 from unrolled.training.schedule import learning_rate
 from unrolled.training.settings import TrainSettings
 from unrolled.training.tbptt import LossOf, TruncatedBPTT
+from unrolled.training.traits import Traits
 from unrolled.training.update import DeviceUpdate, Parts, RunningUpdate, accumulate, make_update
 
 USUAL_PATIENCE = 0.4  # of a run's evaluations
 LEAST_PATIENCE = 4
 LAG = 8  # updates on a GPU that may be under way before the numbers of the first are read
-LOSSES = ("nll", "nats_per_token", "nats_per_label", "loss")  # names of the validation loss among scores
 
 
 class Batches(Protocol):
@@ -89,25 +89,6 @@ class Evaluation:
     samples: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Goal:
-    """The score that decides which model is best."""
-
-    metric: str
-    higher_is_better: bool = False
-
-    def better(self, score: float, best: float | None) -> bool:
-        if best is None or not math.isfinite(best):
-            return math.isfinite(score)
-        return score > best if self.higher_is_better else score < best
-
-    def loss_in(self, scores: dict[str, float]) -> tuple[str, float] | None:
-        """Name and value of the validation loss that breaks ties; None if the score is a loss itself."""
-        if self.metric in LOSSES:
-            return None
-        return next(((name, scores[name]) for name in LOSSES if name in scores), None)
-
-
 class _Launched(NamedTuple):
     """An update that was begun, and its place in the run."""
 
@@ -120,11 +101,9 @@ class _Launched(NamedTuple):
 class Trainer:
     """The state of training, and its steps.
 
-    `loss(batch, state)` runs the network; `evaluate()` gives scores; with `stateful` the state of one batch is carried
-    to the next, and gradients go back `window` steps (see `TruncatedBPTT`). With `judge_start` the network is evaluated
-    before the first update too. With `usual_tokens` the learning rate of an update is proportional to its tokens; the
-    setting holds for this number. On a GPU updates run in CUDA graphs where they can; up to `LAG` of them are under way
-    at a time. Several processes (`ranks`) share the rows of every batch.
+    `loss(batch, state)` runs the network; `evaluate()` gives scores; `traits` say what else the task needs. On a GPU
+    updates run in CUDA graphs where they can; up to `LAG` of them are under way at a time. Several processes (`ranks`)
+    share the rows of every batch.
     """
 
     def __init__(
@@ -134,29 +113,25 @@ class Trainer:
         batches: Batches,
         settings: TrainSettings,
         *,
-        goal: Goal,
+        traits: Traits,
         evaluate: Callable[[], Evaluation],
         device: torch.device,
-        stateful: bool = False,
-        window: int | None = None,
-        judge_start: bool = False,
-        usual_tokens: int | None = None,
         ranks: Ranks = ALONE,
     ) -> None:
-        batches = shared_batches(batches, ranks.share, lanes=stateful)
+        batches = shared_batches(batches, ranks.share, lanes=traits.stateful)
         self.network, self.batches, self.settings, self.device = network, batches, settings, device
-        self.goal, self.evaluate, self.stateful, self.judge_start = goal, evaluate, stateful, judge_start
+        self.traits, self.goal, self.evaluate = traits, traits.goal, evaluate
         self.optimizer = make_optimizer(network, settings)
         self.average = make_average(network, settings)
         self.clipping = Clipping(network)
         self.progress = Progress()
         self.ranks, self.together = ranks, None if ranks.alone else GradientSum(network, ranks)
         totals = None if self.together is None else self.together.totals
-        self.tbptt = TruncatedBPTT(self._under_autocast(loss), k2=window, totals=totals)
+        self.tbptt = TruncatedBPTT(self._under_autocast(loss), k2=traits.window, totals=totals)
         self.precision = pick_precision(settings.precision, device)
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.precision == "fp16")
         parts = Parts(
-            *(network, self.tbptt, self.optimizer, self.scaler, self.clipping, settings, device, usual_tokens),
+            *(network, self.tbptt, self.optimizer, self.scaler, self.clipping, settings, device, traits.usual_tokens),
             average=self.average if isinstance(self.average, Average) else None,
             together=self.together,
             noise=None if ranks.alone else common_generator(device),
@@ -166,7 +141,7 @@ class Trainer:
         self.updater = make_update(parts, GraphChoice(settings.graph, self._eager(None)))
         self.pending: deque[_Launched] = deque()  # updates whose numbers were not read yet
         self.lag = LAG if isinstance(self.updater, DeviceUpdate) else 0
-        self._parts = parts
+        self.parts = parts
         self.updates_per_epoch = -(-len(batches) // settings.accumulate)
         self.total_steps = self.total_of(settings)
         self.eval_every = settings.eval_every or max(1, math.ceil(self.total_steps / 10))
@@ -178,7 +153,7 @@ class Trainer:
         To be called before the first update.
         """
         self.source = ahead
-        self.updater = make_update(self._parts, GraphChoice(self.settings.graph, self._eager(eager)))
+        self.updater = make_update(self.parts, GraphChoice(self.settings.graph, self._eager(eager)))
 
     def total_of(self, settings: TrainSettings) -> int:
         """Updates of the whole run: the smaller of epochs and max_steps; a default without both."""
@@ -231,7 +206,7 @@ class Trainer:
         With `ending` they end with an evaluation: of the next update, or the next that all processes make.
         """
         progress = self.progress
-        if self.judge_start and progress.step == 0 and progress.best_score is None:
+        if self.traits.judge_start and progress.step == 0 and progress.best_score is None:
             yield self._judge(self._start())
         while not progress.finished:
             self.launch()
@@ -276,7 +251,7 @@ class Trainer:
         found = outcome.read()
         if found.failed:
             self.progress.step = step - 1
-            raise UserError(*self._non_finite(found.loss, chunks))
+            raise non_finite(self, found.loss, chunks)
         self.progress.tokens += found.count
         mean = found.loss / max(1, found.count)
         numbers = (step, epoch, mean, found.count, found.lr, found.norm, found.clipped)
@@ -305,7 +280,7 @@ class Trainer:
 
     def gradients(self) -> tuple[float, int]:
         """Accumulate the gradients of the next batches; returns their summed loss and count."""
-        loss, count = accumulate(self._parts, self._chunks())
+        loss, count = accumulate(self.parts, self._chunks())
         return float(loss), int(count)
 
     def _chunks(self) -> list[Chunk]:
@@ -315,7 +290,7 @@ class Trainer:
             progress.epoch, progress.batch = progress.epoch + 1, 0
         self.source.order(progress.epoch)
         for _ in range(min(self.settings.accumulate, len(self.batches) - progress.batch)):
-            fresh, idle = progress.batch == 0 or not self.stateful, is_idle(self.batches, progress.batch)
+            fresh, idle = progress.batch == 0 or not self.traits.stateful, is_idle(self.batches, progress.batch)
             mark = mark_of(self.batches, progress.batch) if self.together is not None else 0
             chunks.append(Chunk(self.source[progress.batch], fresh, idle, mark))
             progress.batch += 1
@@ -337,12 +312,12 @@ class Trainer:
 
     def noise_state(self) -> Tensor | None:
         """The state of the random numbers that all processes share."""
-        return None if self._parts.noise is None else self._parts.noise.get_state()
+        return None if self.parts.noise is None else self.parts.noise.get_state()
 
     def restore_noise(self, state: Tensor | None) -> None:
         """Go on from a state, or from where torch's own random numbers are."""
-        if self._parts.noise is not None:
-            self._parts.noise.set_state(common_generator(self.device).get_state() if state is None else state)
+        if self.parts.noise is not None:
+            self.parts.noise.set_state(common_generator(self.device).get_state() if state is None else state)
 
     @property
     def eager_reason(self) -> str | None:
@@ -360,7 +335,7 @@ class Trainer:
             found = self._evaluation()
         scores, score = found.scores, found.scores[self.goal.metric]
         if not math.isfinite(score):
-            raise UserError(*self._non_finite(score))
+            raise non_finite(self, score)
         if self.average is not None:
             self.average.judged(score, self.goal.better)
         is_best = self._compare(score, self.goal.loss_in(scores))
@@ -399,50 +374,6 @@ class Trainer:
     def averaged(self) -> AbstractContextManager[None]:
         """A block in which the network has the weights that are evaluated and saved."""
         return nullcontext() if self.average is None else self.average.in_place()
-
-    def _non_finite(self, loss: float, chunks: list[Chunk] | None = None) -> tuple[str, str]:
-        """The problem and what to try; `chunks` are those of the update, None: it showed in an evaluation."""
-        settings, judged = self.settings, chunks is None
-        kept = "The best model so far is kept"
-        if self.progress.best_score is None:
-            kept = f"No model is kept: {'this was the first evaluation' if judged else 'there was no evaluation yet'}"
-        if settings.clip_norm is None:
-            clipping = f"train.clip_norm={TrainSettings().clip_norm:g}, which is off now"
-        else:
-            clipping = f"train.clip_norm={settings.clip_norm / 4:g}"
-        return (
-            f"Training became non-finite at step {max(1, self.progress.step)}: loss {loss:g}, "
-            f"first in {self._first_non_finite(chunks)}.",
-            f"{kept}. Try train.lr={settings.lr / 3:g}, or {clipping}.",
-        )
-
-    def _first_non_finite(self, chunks: list[Chunk] | None) -> str:
-        """The first weight, gradient or, in another forward pass, layer with non-finite numbers."""
-        if chunks and isinstance(self.updater, DeviceUpdate):  # gradients of later updates, or none: compute them again
-            with self.updater.graphs.aside():
-                self.optimizer.zero_grad(set_to_none=True)
-                accumulate(self._parts, chunks)
-        for name, parameter in self.network.named_parameters():
-            for kind, tensor in (("value", parameter), ("gradient", parameter.grad)):
-                if tensor is not None and not bool(torch.isfinite(tensor).all()):
-                    return f"the {kind} of {name}"
-        found: list[str] = []
-
-        def look(name: str) -> Callable[[nn.Module, Any, Any], None]:
-            def hook(module: nn.Module, inputs: Any, output: Any) -> None:
-                first = output[0] if isinstance(output, tuple) else output
-                if isinstance(first, torch.Tensor) and not bool(torch.isfinite(first).all()):
-                    found.append(f"the output of {name}")
-
-            return hook
-
-        hooks = [module.register_forward_hook(look(name)) for name, module in self.network.named_modules() if name]
-        with torch.no_grad():
-            batch = chunks[-1].batch if chunks else self.batches[max(0, self.progress.batch - 1)]
-            self.tbptt.loss(batch.to(self.device), None)
-        for handle in hooks:
-            handle.remove()
-        return found[0] if found else "the loss itself"
 
     def _autocast(self) -> AbstractContextManager[Any]:
         return autocast(self.precision, self.device)

@@ -1,4 +1,4 @@
-"""How the processes that torchrun started meet, once; and which of them tells the user about an error."""
+"""The meeting of the processes that torchrun started; one of them tells the user about an error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
 
 from unrolled.errors import UserError
-from unrolled.training.place import Place
+from unrolled.training.place import RankPlace
 from unrolled.training.ranks import ALONE, Ranks
 
 TIMEOUT = 300.0  # seconds
@@ -29,7 +29,7 @@ def join(device: torch.device, backend: str = "auto", timeout: float = TIMEOUT) 
     """The processes that torchrun started with this one; a world of one without torchrun. They meet once."""
     if _HERE:
         return _HERE[0]
-    place = Place.of(os.environ)
+    place = RankPlace.of(os.environ)
     if place.world == 1:
         return ALONE
     chosen, limit = _backend(backend, device), timedelta(seconds=timeout)
@@ -48,7 +48,7 @@ def may_speak(error: UserError) -> bool:
     if not _HERE and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         return True
     try:
-        store = _store(Place.of(os.environ), 5.0)
+        store = _store(RankPlace.of(os.environ), 5.0)
         return bool(store.add("unrolled/errors", 1) == 1)
     except (RuntimeError, ValueError):  # nobody can be asked
         return True
@@ -64,7 +64,7 @@ def remember_folder(folder: str, *, first: bool) -> None:
 
 def remembered_folder() -> str | None:
     """The run that earlier processes had begun at this point: torchrun started the command again."""
-    place = Place.of(os.environ)
+    place = RankPlace.of(os.environ)
     if place.world == 1 or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         return None
     try:
@@ -78,7 +78,7 @@ def remembered_folder() -> str | None:
     return found
 
 
-def _store(place: Place, timeout: float) -> Any:
+def _store(place: RankPlace, timeout: float) -> Any:
     """The store through which processes find each other; a new one after each restart."""
     if not _STORE:
         limit = timedelta(seconds=timeout)
@@ -104,7 +104,7 @@ def _backend(backend: str, device: torch.device) -> str:
     return NCCL if backend == "nccl" or (backend == "auto" and device.type != "cpu") else GLOO
 
 
-def _no_meeting(error: Exception, place: Place) -> UserError:
+def _no_meeting(error: Exception, place: RankPlace) -> UserError:
     reason = str(error).strip().splitlines()[0][:200]
     address = f"{os.environ.get('MASTER_ADDR', '?')}:{os.environ.get('MASTER_PORT', '?')}"
     if "EADDRINUSE" in str(error) or "in use" in str(error):

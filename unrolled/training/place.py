@@ -12,7 +12,7 @@ NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 
 
 @dataclass(frozen=True)
-class Place:
+class RankPlace:
     """The place of this process among all."""
 
     rank: int = 0
@@ -22,11 +22,11 @@ class Place:
     parent: int = field(default_factory=os.getppid, compare=False, repr=False)
 
     @classmethod
-    def of(cls, environment: Mapping[str, str]) -> Place:
+    def of(cls, environment: Mapping[str, str]) -> RankPlace:
         """The place that torchrun's variables give; alone without them.
 
-        >>> Place.of({"RANK": "1", "WORLD_SIZE": "2"})
-        Place(rank=1, world=2, local_rank=0, local_world=1)
+        >>> RankPlace.of({"RANK": "1", "WORLD_SIZE": "2"})
+        RankPlace(rank=1, world=2, local_rank=0, local_world=1)
         """
         if "RANK" not in environment or "WORLD_SIZE" not in environment:
             return cls()

@@ -22,7 +22,7 @@ from torch import Tensor
 from unrolled.data.batching.sharing import Share
 from unrolled.errors import UserError
 from unrolled.training.checkpoint import flatten, unflatten
-from unrolled.training.place import Place
+from unrolled.training.place import RankPlace
 
 T = TypeVar("T")
 
@@ -34,8 +34,8 @@ class RankLost(UserError):
 class Ranks:
     """The processes of a run, seen from one of them. One process alone is a world of one, which waits for nobody."""
 
-    def __init__(self, place: Place | None = None, backend: str = "") -> None:
-        self.place, self.backend = place or Place(), backend
+    def __init__(self, place: RankPlace | None = None, backend: str = "") -> None:
+        self.place, self.backend = place or RankPlace(), backend
         self.rank, self.world = self.place.rank, self.place.world
 
     @property
@@ -71,7 +71,7 @@ class Ranks:
                     dist.broadcast(tensor, 0)
 
     def gather(self, value: Any) -> list[Any]:
-        """What each process gives, in their order: nested tuples, lists and dictionaries of tensors and JSON."""
+        """The values of all processes, in their order: nested tuples, lists and dictionaries of tensors and JSON."""
         if self.alone:
             return [value]
         raw = torch.frombuffer(bytearray(packed_state(value)), dtype=torch.uint8)
@@ -84,7 +84,7 @@ class Ranks:
         return [unpacked_state(bytes(part[: int(n)].numpy())) for part, n in zip(parts, sizes, strict=True)]
 
     def from_first(self, make: Callable[[], T]) -> T:
-        """What the first process makes, for all of them; the others wait for it."""
+        """Let the first process make a value for all of them; the others wait for it."""
         if self.alone:
             return make()
         raw = torch.frombuffer(bytearray(packed_state(make()) if self.is_first else b"-"), dtype=torch.uint8)

@@ -7,7 +7,8 @@ import time
 from types import TracebackType
 from typing import TextIO
 
-from unrolled.training.loop import Goal, Progress, StepInfo
+from unrolled.training.loop import Progress, StepInfo
+from unrolled.training.traits import Goal
 
 PLAIN_SECONDS = 10.0  # between two lines without a terminal
 LIVE_SECONDS = 0.1  # between two changes of the live line

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from unrolled.errors import note
-from unrolled.training.loop import LOSSES, Goal, StepInfo
+from unrolled.training.loop import StepInfo
+from unrolled.training.traits import LOSSES, Goal
 
 SHARES = ("accuracy", "micro_f1")  # scores that are hardly ever 0, even in short runs; BLEU and exact match may be
 

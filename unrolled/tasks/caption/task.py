@@ -32,7 +32,7 @@ from unrolled.tasks.caption.predict import predict
 from unrolled.tasks.caption.run import CaptionRunner
 from unrolled.tasks.caption.scores import evaluate_file, read_examples
 from unrolled.tasks.caption.trace import CaptionTracer
-from unrolled.tasks.contract import Data, Description, Task, Training, Traits, mean_loss
+from unrolled.tasks.contract import Data, Description, Task, Training, mean_loss
 from unrolled.tasks.corpus import Corpus
 from unrolled.tasks.options import TaskOptions
 from unrolled.tasks.runner import Runner
@@ -40,7 +40,7 @@ from unrolled.tasks.shared.levels import caption_level
 from unrolled.tasks.shared.side import Reading, trained_side, with_targets
 from unrolled.tasks.shared.targets import with_guesses
 from unrolled.tasks.tracer import Tracer
-from unrolled.training import Batches, Evaluation, Goal, Loss, hash_of
+from unrolled.training import Batches, Evaluation, Goal, Loss, Traits, hash_of
 from unrolled.training.consistency import twice
 
 WORDS_FOR_BLEU = 6  # in a caption, the mean: BLEU of fewer than four is 0 whatever they are

@@ -36,12 +36,12 @@ from unrolled.tasks.classify.regression import numbers_of, scale_of
 from unrolled.tasks.classify.run import ClassifyRunner
 from unrolled.tasks.classify.scores import evaluate_file, evaluation
 from unrolled.tasks.classify.trace import ClassifyTracer
-from unrolled.tasks.contract import Data, Description, Task, Training, Traits
+from unrolled.tasks.contract import Data, Description, Task, Training
 from unrolled.tasks.corpus import Corpus
 from unrolled.tasks.runner import Runner
 from unrolled.tasks.shared.reader import Reader, load_vectors
 from unrolled.tasks.tracer import Tracer
-from unrolled.training import Batches, Evaluation, Goal, Loss, consistency, hash_of, many_to_one
+from unrolled.training import Batches, Evaluation, Goal, Loss, Traits, consistency, hash_of, many_to_one
 from unrolled.training.consistency import twice
 
 

@@ -18,7 +18,7 @@ from unrolled.errors import UserError
 from unrolled.kernels.vocabulary.reference import wide
 from unrolled.model import Model
 from unrolled.models.forecaster import Forecaster
-from unrolled.tasks.contract import Data, Description, Task, Training, Traits
+from unrolled.tasks.contract import Data, Description, Task, Training
 from unrolled.tasks.forecast.config import ForecastConfig
 from unrolled.tasks.forecast.describe import ForecastDescription
 from unrolled.tasks.forecast.initialize import start_from
@@ -35,7 +35,7 @@ from unrolled.tasks.forecast.trace import ForecastTracer
 from unrolled.tasks.options import TaskOptions
 from unrolled.tasks.runner import Runner
 from unrolled.tasks.tracer import Tracer
-from unrolled.training import Batches, Evaluation, Goal, Loss
+from unrolled.training import Batches, Evaluation, Goal, Loss, Traits
 
 NAIVE = ("last_mse", "mean_mse", "seasonal_mse")
 

@@ -16,7 +16,7 @@ from unrolled.data import Batch, ContiguousWindows, ShuffledWindows
 from unrolled.errors import UserError
 from unrolled.model import Model
 from unrolled.models import LanguageModel, RecurrentLM, language_model
-from unrolled.tasks.contract import Data, Description, Task, Training, Traits, mean_loss
+from unrolled.tasks.contract import Data, Description, Task, Training, mean_loss
 from unrolled.tasks.generate.config import GenerateConfig, sized
 from unrolled.tasks.generate.describe import GenerateDescription
 from unrolled.tasks.generate.options import OPTIONS
@@ -32,7 +32,7 @@ from unrolled.tasks.runner import Runner
 from unrolled.tasks.shared.pretrained import load_token_vectors
 from unrolled.tasks.tracer import Tracer
 from unrolled.text import Tokenizer, tokenizer_from_json
-from unrolled.training import Batches, Evaluation, Goal, Loss
+from unrolled.training import Batches, Evaluation, Goal, Loss, Traits
 from unrolled.training.loss import scored_cross_entropy
 
 SAMPLE_TOKENS = 200  # of the text that each evaluation shows

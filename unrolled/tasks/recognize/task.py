@@ -25,7 +25,7 @@ from unrolled.model import Model
 from unrolled.models.recognizer import Recognizer
 from unrolled.nn.ctc import ctc_loss
 from unrolled.search.ctc import best_path
-from unrolled.tasks.contract import Data, Description, Task, Training, Traits
+from unrolled.tasks.contract import Data, Description, Task, Training
 from unrolled.tasks.corpus import Corpus
 from unrolled.tasks.options import TaskOptions
 from unrolled.tasks.recognize.batches import ExampleBatches, feature_store
@@ -42,7 +42,7 @@ from unrolled.tasks.recognize.trace import RecognizeTracer
 from unrolled.tasks.runner import Runner
 from unrolled.tasks.shared.free_run import samples
 from unrolled.tasks.tracer import Tracer
-from unrolled.training import Batches, Evaluation, Goal, Loss, consistency, hash_of
+from unrolled.training import Batches, Evaluation, Goal, Loss, Traits, consistency, hash_of
 
 SCALED_BY = 500  # training examples whose features give the scale
 

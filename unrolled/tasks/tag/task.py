@@ -22,7 +22,7 @@ from unrolled.metrics.spans import scheme_of
 from unrolled.model import Model
 from unrolled.models.inputs import FrameInput, WordInput
 from unrolled.models.tagger import Forbidden, Tagger
-from unrolled.tasks.contract import Data, Description, Task, Training, Traits
+from unrolled.tasks.contract import Data, Description, Task, Training
 from unrolled.tasks.options import TaskOptions
 from unrolled.tasks.runner import Runner
 from unrolled.tasks.shared.reader import Reader, load_vectors
@@ -39,7 +39,7 @@ from unrolled.tasks.tracer import Tracer
 from unrolled.text.vectors import Vectors
 from unrolled.text.vocabulary import UNK, Vocabulary
 from unrolled.text.words import Words
-from unrolled.training import Batches, Evaluation, Goal, Loss, cross_entropy, hash_of
+from unrolled.training import Batches, Evaluation, Goal, Loss, Traits, cross_entropy, hash_of
 
 FOLLOWED = ("span_f1", "accuracy", "macro_f1", "overlap_f1", "unknown_word_accuracy", "tokens")  # shown in training
 

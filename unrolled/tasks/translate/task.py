@@ -19,7 +19,7 @@ from unrolled.errors import UserError, note
 from unrolled.model import Model
 from unrolled.models.transformer_translator import TransformerTranslator
 from unrolled.models.translator import Translator, translator
-from unrolled.tasks.contract import Data, Description, Task, Training, Traits, mean_loss
+from unrolled.tasks.contract import Data, Description, Task, Training, mean_loss
 from unrolled.tasks.corpus import Corpus
 from unrolled.tasks.options import TaskOptions
 from unrolled.tasks.runner import Runner
@@ -37,7 +37,7 @@ from unrolled.tasks.translate.predict import predict
 from unrolled.tasks.translate.run import TranslateRunner
 from unrolled.tasks.translate.scores import evaluate_file
 from unrolled.tasks.translate.trace import TranslateTracer
-from unrolled.training import Batches, Evaluation, Goal, Loss, hash_of
+from unrolled.training import Batches, Evaluation, Goal, Loss, Traits, hash_of
 from unrolled.training.consistency import twice
 
 WORDS_FOR_BLEU = 6  # in a target, the mean: BLEU of fewer than four is 0 whatever they are

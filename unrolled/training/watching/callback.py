@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 from torch import nn
 
-from unrolled.training.loop import Goal, Progress, StepInfo, Trainer
+from unrolled.training.loop import Progress, StepInfo, Trainer
+from unrolled.training.traits import Goal
 
 Outcome = Literal["running", "finished", "stopped", "interrupted", "failed"]
 
