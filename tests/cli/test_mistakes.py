@@ -127,8 +127,8 @@ def folders(book: Path, folder: Path, tmp: Path) -> Mistakes:
             ["train", "--resume", folder, "--set", "model.num_layers=7"],
             f"model.num_layers cannot change when a run resumes: {folder} has 1. Leave it out. These can change: "
             "train.epochs, train.max_steps, train.patience, train.eval_every, train.lr, train.clip_norm, "
-            "train.clip_value, train.device, train.threads, train.backend, train.timeout, train.log and the paths of the "
-            "same data.",
+            "train.clip_value, train.device, train.threads, train.backend, train.timeout, train.log and the paths of "
+            "the same data.",
         ),
         "resume of nothing": (
             ["train", "--resume", tmp],
