@@ -105,8 +105,8 @@ def test_fixed_keys_cannot_change_and_the_config_stays(text: Path, tmp_path: Pat
         ("train.batch_size", 8): (
             f"train.batch_size cannot change when a run resumes: {tmp_path} has 4. Leave it out. These can change: "
             "train.epochs, train.max_steps, train.patience, train.eval_every, train.lr, train.clip_norm, "
-            "train.clip_value, train.device, train.threads, train.backend, train.timeout, train.log and the paths of the "
-            "same data. "
+            "train.clip_value, train.device, train.threads, train.backend, train.timeout, train.log and the paths of "
+            "the same data. "
             f"Or start a new run from this one's model: unrolled train generate --init {tmp_path} "
             "--set train.batch_size=8"
         ),
