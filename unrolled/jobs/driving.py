@@ -123,7 +123,7 @@ class Drive:
             f"{job.task.name} on {job.data.source}\n"
             + "".join(f"{name:<8}  {text}\n" for name, text in job.task.description.roles(job.assets).items())
             + f"{job.model.num_parameters:,} parameters, {batches_per_epoch(trainer)}, "
-            f"{trainer.total_steps} updates, {job.device}, {trainer.precision}, run folder {self.folder}\n"
+            f"{trainer.total_steps} updates, {_where(job)}, {trainer.precision}, run folder {self.folder}\n"
             "Ctrl-C stops and saves"
         )
         if job.traits.samples:
@@ -173,6 +173,12 @@ class Drive:
             picture = curves(self.folder, self.job.goal.metric)
             if picture is not None:
                 write_atomically(self.folder / CURVES, picture)
+
+
+def _where(job: TrainingJob) -> str:
+    """The devices that compute, in words."""
+    kind = job.device.type if job.ranks.world > 1 else str(job.device)
+    return kind if job.ranks.alone else f"{job.ranks.world} processes, {kind}"
 
 
 def batches_per_epoch(trainer: Trainer) -> str:

@@ -54,12 +54,16 @@ class GradientSum:
     def totals(self, loss: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
         """The summed loss and count of a batch, of all processes."""
         numbers = torch.stack([loss.detach().to(self.device, torch.float64), count.to(self.device, torch.float64)])
-        numbers = torch.cat([numbers, numbers.new_tensor([float(self.stop_asked()), self._mark])])
-        self.ranks.sum(numbers)
-        if self.device.type == "cpu":  # a look at a GPU's numbers would wait for it
-            self.stopping = bool(numbers[2])
-            if numbers[3] != self.ranks.world * self._mark:
-                raise out_of_step(self.ranks, "it reads other examples than the others")
+        signs = torch.tensor([float(self.stop_asked()), self._mark], dtype=torch.float64)
+        if self.device.type == "cpu":
+            together = self.ranks.sum(torch.cat([numbers, signs]))
+            numbers, signs = together[:2], together[2:]
+        else:  # the signs go from host to host: a look at a GPU's numbers would wait for it
+            self.ranks.sum(signs)
+            self.ranks.sum(numbers)
+        self.stopping = bool(signs[0])
+        if signs[1] != self.ranks.world * self._mark:
+            raise out_of_step(self.ranks, "it reads other examples than the others")
         return numbers[0], numbers[1]
 
     def begin(self, mark: int, *, last: bool) -> None:

@@ -158,7 +158,9 @@ class DeviceUpdate:
         self._give("base", lr)
         if self.parts.average is not None:
             self._give("share", self.parts.average.share(step))
-        return self._reports.pending(self.graphs.run(chunks), torch.cuda.current_stream(self.parts.device))
+        pending = self._reports.pending(self.graphs.run(chunks), torch.cuda.current_stream(self.parts.device))
+        pending.stop = self.parts.together is not None and self.parts.together.stopping
+        return pending
 
     def _give(self, name: str, number: float) -> None:
         """Write a number on the device, unless it is there already."""
@@ -226,7 +228,7 @@ class Pending:
     """An update on its way: the copy of its report waits for it in the background."""
 
     def __init__(self, copy: _Report, free: list[_Report]) -> None:
-        self._copy, self._free = copy, free
+        self._copy, self._free, self.stop = copy, free, False
         self._numbers: Numbers | None = None
 
     def read(self) -> Numbers:
@@ -235,7 +237,7 @@ class Pending:
             loss, count, norm, clipped, lr, failed = self._copy.numbers[:HEADER].tolist()
             norms = torch.from_numpy(self._copy.numbers[HEADER:].copy())
             self._free.append(self._copy)
-            self._numbers = Numbers(loss, round(count), norm, bool(clipped), lr, bool(failed), norms)
+            self._numbers = Numbers(loss, round(count), norm, bool(clipped), lr, bool(failed), norms, self.stop)
         return self._numbers
 
 
