@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -23,12 +24,15 @@ def torchrun_words(words: list[str], processes: int = 2, options: tuple[str, ...
 
 
 def torchrun(
-    words: list[str], processes: int = 2, options: tuple[str, ...] = ("--standalone",), **more: str
+    words: list[str],
+    processes: int = 2,
+    options: tuple[str, ...] = ("--standalone",),
+    variables: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run `python -m WORDS` in several processes."""
     return subprocess.run(
         torchrun_words(words, processes, options),
-        env=environment(**more),
+        env=environment(**variables or {}),
         capture_output=True,
         text=True,
         timeout=LIMIT,

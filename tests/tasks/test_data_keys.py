@@ -49,7 +49,7 @@ SHARED: dict[str, Any] = {
     "hold": 0.5, "decay_to": 0.5, "clip_norm": 0.01, "clip_value": 0.0001, "average": 0.01, "average_last": 2,
     "average_stalled": 1, "eval_every": 3, "momentum": 0.9, "plateau_factor": 0.1, "plateau_patience": 0, "patience": 1,
 }  # fmt: skip
-OF_THE_MACHINE = {"device", "graph", "deterministic", "threads"}
+OF_THE_MACHINE = {"device", "graph", "deterministic", "threads", "backend", "timeout", "log"}
 
 
 def plain(value: Any) -> Any:

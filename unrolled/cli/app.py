@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import warnings
@@ -22,6 +21,7 @@ from unrolled.cli.export import export
 from unrolled.cli.inspect import inspect
 from unrolled.cli.lm import lm
 from unrolled.cli.options import with_options
+from unrolled.cli.ranks import is_alone, is_first
 from unrolled.cli.reproduce import reproduce
 from unrolled.cli.run import run
 from unrolled.cli.serve import serve
@@ -116,10 +116,6 @@ def _options(
     pass
 
 
-def _is_alone() -> bool:
-    return os.environ.get("WORLD_SIZE", "1") == "1"
-
-
 def _may_speak(error: UserError) -> bool:
     from unrolled.training.meeting import may_speak
 
@@ -132,9 +128,8 @@ def _show_notes() -> None:
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         if issubclass(category, Note):
-            if not _is_alone() and os.environ.get("RANK", "0") != "0":
-                return  # the first process says it
-            typer.echo(f"Note: {message}", err=True)
+            if is_first():
+                typer.echo(f"Note: {message}", err=True)
         else:
             usual(message, category, *place, **more)
 
@@ -147,7 +142,7 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        if _is_alone() or _may_speak(error):
+        if is_alone() or _may_speak(error):
             typer.echo(f"unrolled: {error}", err=True)
         sys.exit(2)
     except ModuleNotFoundError as error:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from unrolled.cli.ranks import is_first
 from unrolled.errors import UserError
 
 NOT = "not built"
@@ -20,10 +21,15 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     need: Annotated[str | None, typer.Option(metavar="ENGINE", help="Fail if this engine is missing.")] = None,
 ) -> None:
-    """Show versions, threads, devices and engines, and the precision and updates of training by default."""
+    """Show versions, threads, devices and engines, and the precision and updates of training by default.
+
+    Under torchrun also the processes, and the time that they need for a sum.
+    """
     facts = examine()
     if need is not None:
         check(need, facts)
+    if not is_first():
+        return
     if as_json:
         typer.echo(json.dumps(facts))
         return
@@ -80,8 +86,10 @@ def with_torch() -> dict[str, Any]:
     import torch
 
     from unrolled.kernels import ENGINES, NOT_BUILT
+    from unrolled.model import current_versions
     from unrolled.training.devices import pick_device
     from unrolled.training.graphs import about_graphs
+    from unrolled.training.links import about_ranks
     from unrolled.training.precision import about_precision
 
     device = pick_device("auto")
@@ -94,5 +102,6 @@ def with_torch() -> dict[str, Any]:
         "gpu": gpu,
         "precision": about_precision(device),
         "updates": about_graphs(device),
+        **about_ranks(device, current_versions()),
         "engines": {name: engine.DESCRIPTION for name, engine in ENGINES.items()},
     }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import atexit
 import os
+import time
+import uuid
 from datetime import timedelta
 from typing import Any
 
@@ -16,12 +18,13 @@ from unrolled.errors import UserError
 from unrolled.training.place import RankPlace
 from unrolled.training.ranks import ALONE, Ranks
 
-TIMEOUT = 300.0  # seconds
+TIMEOUT, POLL = 300.0, 0.01  # seconds
 GLOO, NCCL = "gloo", "cpu:gloo,cuda:nccl"
 FOLDER = "unrolled/folder"
 
 _STORE: list[Any] = []  # of this process; torchrun's agent keeps what is in it
 _HERE: list[Ranks] = []
+_SESSION: list[str] = []
 _BEGUN: list[str] = []  # runs, in their order
 
 
@@ -34,12 +37,15 @@ def join(device: torch.device, backend: str = "auto", timeout: float = TIMEOUT) 
         return ALONE
     chosen, limit = _backend(backend, device), timedelta(seconds=timeout)
     try:
-        own = PrefixStore("unrolled", _store(place, timeout))
+        store = _store(place, timeout)
+        session = _session(store, place, timeout)
+        own = PrefixStore(session, store)
         dist.init_process_group(chosen, store=own, rank=place.rank, world_size=place.world, timeout=limit)
     except (RuntimeError, ValueError) as error:
         raise _no_meeting(error, place) from None
     atexit.register(dist.destroy_process_group)  # its threads must end before the program does
     _HERE.append(Ranks(place, chosen))
+    _SESSION.append(session)
     return _HERE[0]
 
 
@@ -49,7 +55,8 @@ def may_speak(error: UserError) -> bool:
         return True
     try:
         store = _store(RankPlace.of(os.environ), 5.0)
-        return bool(store.add("unrolled/errors", 1) == 1)
+        attempt = _SESSION[0] if _SESSION else os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        return bool(store.add(f"unrolled/errors/{attempt}", 1) == 1)
     except (RuntimeError, ValueError):  # nobody can be asked
         return True
 
@@ -79,13 +86,39 @@ def remembered_folder() -> str | None:
 
 
 def _store(place: RankPlace, timeout: float) -> Any:
-    """The store through which processes find each other; a new one after each restart."""
+    """The store through which processes find each other; torchrun may keep one over restarts."""
     if not _STORE:
         limit = timedelta(seconds=timeout)
         store, _, _ = next(rendezvous("env://", place.rank, place.world, timeout=limit))
         _STORE.append(store)
     _STORE[0].set_timeout(timedelta(seconds=timeout))
     return _STORE[0]
+
+
+def _session(store: Any, place: RankPlace, timeout: float) -> str:
+    """A name for this meeting, known to all processes of it and to none of those before a restart.
+
+    The store may still have the words of processes that died. So each of these says a new word, and the first one
+    answers every word that it reads until all have heard its own.
+    """
+    own = uuid.uuid4().hex
+    if place.rank:
+        store.set(f"unrolled/hello/{place.rank}", own)
+        session: str = store.get(f"unrolled/welcome/{own}").decode()  # waits for it
+        store.set(f"unrolled/{session}/{place.rank}", "here")
+        return session
+    missing, until = set(range(1, place.world)), time.monotonic() + timeout
+    while missing:
+        for rank in sorted(missing):
+            hello = f"unrolled/hello/{rank}"
+            if store.check([f"unrolled/{own}/{rank}"]):
+                missing.remove(rank)
+            elif store.check([hello]):
+                store.set(f"unrolled/welcome/{store.get(hello).decode()}", own)
+        if time.monotonic() > until:
+            raise RuntimeError(f"{len(missing)} did not come within {timeout:g} seconds")
+        time.sleep(POLL)
+    return own
 
 
 def _lasting(store: Any) -> Any:
