@@ -1,4 +1,4 @@
-"""What goes wrong in one of several processes, on purpose; torchrun starts this file with a word for the fault."""
+"""Faults of one of several processes: callbacks that kill, stop or delay, and a command with other files for each."""
 
 from __future__ import annotations
 

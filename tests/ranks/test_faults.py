@@ -14,12 +14,16 @@ from typing import Any
 import pytest
 
 from tests.faults.test_resume import SETTINGS, TEXT, assert_same
-from tests.ranks.faulty import KILL
+from tests.ranks.faulty import AT, KILL, Signaller
 from tests.ranks.launch import LIMIT, ROOT, environment, said, torchrun, torchrun_words
+from unrolled import api
 
 FAULTY = Path(__file__).with_name("faulty.py")
 CHANGED: dict[str, Any] = {**SETTINGS, "train.device": "cpu", "train.timeout": 20}
 SET = [word for key, value in CHANGED.items() for word in ("--set", f"{key}={value}")]
+
+
+SLOW = pytest.mark.skipif("UNROLLED_SLOW" not in os.environ, reason="slow; `make kill` runs it")
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +46,7 @@ def whole(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("killed", ["1", "0", "0 1"])
+@pytest.mark.parametrize("killed", ["0", pytest.param("1", marks=SLOW), pytest.param("0 1", marks=SLOW)])
 def test_killed_processes_are_started_again(killed: str, text: Path, whole: Path, tmp_path: Path) -> None:
     """torchrun starts the command anew, which goes on from its checkpoint."""
     command = words(text, tmp_path / "run", "--callback", f"{FAULTY}:Killer")
@@ -52,6 +56,7 @@ def test_killed_processes_are_started_again(killed: str, text: Path, whole: Path
     assert_same(tmp_path / "run", whole)
 
 
+@SLOW
 def test_without_restarts_one_process_tells_and_the_run_can_resume(text: Path, whole: Path, tmp_path: Path) -> None:
     began = time.monotonic()
     done = torchrun(words(text, tmp_path / "run", "--callback", f"{FAULTY}:Killer"), variables={KILL: "1"})
@@ -87,6 +92,7 @@ def trainers(folder: Path) -> list[str]:
     return found
 
 
+@SLOW
 def test_ctrl_c_in_one_process_stops_all_after_the_same_update(text: Path, whole: Path, tmp_path: Path) -> None:
     done = torchrun(words(text, tmp_path / "run", "--callback", f"{FAULTY}:Signaller"))
     assert done.returncode != 0
@@ -96,6 +102,7 @@ def test_ctrl_c_in_one_process_stops_all_after_the_same_update(text: Path, whole
     assert_same(tmp_path / "run", whole)
 
 
+@SLOW
 def test_a_process_that_is_late_ends_the_run_in_time(text: Path, tmp_path: Path) -> None:
     began = time.monotonic()
     late = ["--callback", f"{FAULTY}:Slow", "--set", "train.timeout=2"]
@@ -134,20 +141,39 @@ def free_port() -> int:
     return port
 
 
+WITHOUT_CHANCE = {**CHANGED, "model.dropout": 0.0, "model.zoneout": 0.0, "train.teacher_forcing": "always"}
+
+
 @pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2)])
-def test_another_number_of_processes_goes_on(before: int, after: int, text: Path, tmp_path: Path) -> None:
+def test_another_number_of_processes_goes_on(
+    before: int, after: int, text: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """The batches are the same: without random numbers in the network, so are the losses."""
-    exact = [f"--set=model.{key}=0" for key in ("dropout", "zoneout")]
-    torchrun(words(text, tmp_path / "first", *exact), processes=before)
-    stopped = torchrun(words(text, tmp_path / "run", *exact, "--callback", f"{FAULTY}:Signaller"), processes=before)
-    assert stopped.returncode != 0
-    resumed = torchrun(["unrolled", "train", "--resume", str(tmp_path / "run")], processes=after)
-    assert resumed.returncode == 0, resumed.stderr
-    assert "the batches are the same" in resumed.stderr + resumed.stdout
-    rows = [(tmp_path / name / "updates.csv").read_text().splitlines()[1:] for name in ("first", "run")]
+    folder = tmp_path / "run"
+    api.train("generate", train=text, out=tmp_path / "first", set=WITHOUT_CHANCE, quiet=True)
+    if before == 1:
+        with pytest.raises(KeyboardInterrupt):
+            api.train("generate", train=text, out=folder, set=WITHOUT_CHANCE, quiet=True, callbacks=[Signaller()])
+        resumed = torchrun(["unrolled", "train", "--resume", str(folder)])
+        assert resumed.returncode == 0, resumed.stderr
+        output = resumed.stdout + resumed.stderr
+    else:
+        exact = [f"--set={key}={value}" for key, value in WITHOUT_CHANCE.items()]
+        torchrun(words(text, folder, *exact, "--callback", f"{FAULTY}:Signaller"))
+        assert len(updates(folder)) == AT + 1  # the sign to stop travels with the next update
+        api.resume(folder)
+        output = "".join(capfd.readouterr())
+    assert "the batches are the same" in output
+    rows = [updates(tmp_path / "first"), updates(folder)]
     assert len(rows[0]) == len(rows[1]) == SETTINGS["train.max_steps"]
     for one, other in zip(*rows, strict=True):
-        assert [float(x) for x in one.split(",")] == pytest.approx([float(x) for x in other.split(",")], rel=1e-4)
+        assert one == pytest.approx(other, rel=1e-4)
+
+
+def updates(folder: Path) -> list[list[float]]:
+    """The numbers of each update."""
+    lines = (folder / "updates.csv").read_text().splitlines()[1:]
+    return [[float(number) for number in line.split(",")] for line in lines]
 
 
 def alone(*words: str, **more: str) -> subprocess.CompletedProcess[str]:

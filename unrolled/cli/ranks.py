@@ -1,4 +1,4 @@
-"""Which of the processes that torchrun started speaks; found without torch."""
+"""The process that speaks, of those that torchrun started; found without torch."""
 
 from __future__ import annotations
 

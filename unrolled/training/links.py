@@ -1,4 +1,4 @@
-"""What `unrolled doctor` says under torchrun: the processes, and how fast they add up."""
+"""The facts of `unrolled doctor` under torchrun: the processes, and how fast they add up."""
 
 from __future__ import annotations
 
