@@ -61,6 +61,7 @@ class ModelRunner(Protocol):
     def stream(self, **options: Any) -> Any: ...
     def feed_many(self, pieces: Sequence[tuple[Any, Any]]) -> list[Any]: ...
     def log_prob(self, texts: Sequence[str]) -> list[float]: ...
+    def align(self, inputs: Any, texts: Any, **options: Any) -> Any: ...
 
 
 class ModelTracer(Protocol):
@@ -207,6 +208,10 @@ class Model:
     def log_prob(self, texts: Sequence[str]) -> list[float]:
         """The log-probability of each text, for models of text; `search.rescore` uses it."""
         return self.runner.log_prob(texts)
+
+    def align(self, inputs: Any, texts: str | Sequence[str], **options: Any) -> Any:
+        """The places of the words and labels of a known text in an input, by a model of `recognize` (docs/align.md)."""
+        return self.runner.align(inputs, texts, **options)
 
     def embed(self, inputs: Any, pooling: str | None = None) -> Any:
         """A vector for an input, (D,), or for each of a list of them, (N, D): a NumPy array.

@@ -17,10 +17,18 @@ void bind_ctc(nb::module_& m) {
       UNROLLED_ADDRESS(losses) UNROLLED_ADDRESS(gradient) UNROLLED_RUN("run", ctc_loss);
   m.def("ctc_align",
         [](uintptr_t log_probs, int64_t steps, int labels, int64_t step_stride, int blank, uintptr_t target,
-           int64_t length, uintptr_t path) {
-          const Frames frames{reinterpret_cast<const float*>(log_probs), step_stride, steps, labels};
-          return ctc_align(frames, blank, reinterpret_cast<const int64_t*>(target), length, reinterpret_cast<int32_t*>(path));
+           int64_t length, uintptr_t path, int64_t at_once) {
+          AlignJob job{{reinterpret_cast<const float*>(log_probs), step_stride, steps, labels},
+                       blank,
+                       reinterpret_cast<const int64_t*>(target),
+                       length,
+                       reinterpret_cast<int32_t*>(path),
+                       at_once};
+          kernels().ctc_align(job);
+          return job.found;
         },
+        nb::arg("log_probs"), nb::arg("steps"), nb::arg("labels"), nb::arg("step_stride"), nb::arg("blank"),
+        nb::arg("target"), nb::arg("length"), nb::arg("path"), nb::arg("at_once") = AlignJob{}.at_once,
         nb::call_guard<nb::gil_scoped_release>(), "The likeliest path of a target; see ctc.h.");
 }
 

@@ -34,7 +34,15 @@ struct CtcJob {
 int64_t ctc_frames_needed(const int64_t* target, int64_t length);
 
 // The likeliest path of a target through the frames: `path` (T,) gets, for each frame, 2j + 1 where it shows label j and
-// 2j where it shows the blank before it. Returns the path's log-probability, or −infinity if there is none.
-double ctc_align(const Frames& frames, int blank, const int64_t* target, int64_t length, int32_t* path);
+// 2j where it shows the blank before it. `found` is the path's log-probability, −infinity if there is none.
+struct AlignJob {
+  Frames frames;
+  int blank = 0;
+  const int64_t* target = nullptr;
+  int64_t length = 0;
+  int32_t* path = nullptr;
+  int64_t at_once = 1 << 23;  // frames times labels whose moves are kept; of more, parts are computed again
+  double found = 0;
+};
 
 }  // namespace unrolled

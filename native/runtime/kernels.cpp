@@ -14,6 +14,7 @@
 namespace unrolled::UNROLLED_NAMESPACE {
 
 void ctc_loss(const CtcJob& job, int threads);                // ctc/kernels.cpp
+void ctc_align(AlignJob& job);                                // ctc/align.cpp
 void top_scores(const TopJob& job, int threads);              // vocabulary/kernels.cpp
 void cross_entropy(const CrossEntropyJob& job, int threads);
 void narrow_scores(const NarrowScoresJob& job, int threads);
@@ -41,6 +42,7 @@ const Kernels kKernels = {
     look_at_memories,
     {pack_matrix, free_matrix, step_layer, step_scratch},
     ctc_loss,
+    ctc_align,
     top_scores,
     cross_entropy,
     narrow_scores,

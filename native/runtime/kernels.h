@@ -21,6 +21,7 @@ struct Kernels {
   void (*attention_look)(const AttentionJob&, int threads);
   StepKernels step;
   void (*ctc_loss)(const CtcJob&, int threads);
+  void (*ctc_align)(AlignJob&);
   void (*top_scores)(const TopJob&, int threads);
   void (*cross_entropy)(const CrossEntropyJob&, int threads);
   void (*narrow_scores)(const NarrowScoresJob&, int threads);

@@ -12,6 +12,7 @@ import typer
 from typer.main import get_command
 
 from unrolled import __version__
+from unrolled.cli.align import align
 from unrolled.cli.config import check, info, new
 from unrolled.cli.decode import decode
 from unrolled.cli.doctor import doctor
@@ -48,6 +49,7 @@ TASK_COMMANDS: dict[str, tuple[Callable[..., None], options.Verb | None]] = {
     "train": (train, "train"),
     "run": (run, "run"),
     "eval": (evaluate, "eval"),
+    "align": (align, None),
     "embed": (embed, None),
     "inspect": (inspect, None),
     "new": (new, None),

@@ -235,7 +235,15 @@ def isas() -> list[str]: ...
 def threading() -> str: ...
 def set_scratch_nan(wanted: bool, /) -> None: ...
 def ctc_align(
-    log_probs: int, steps: int, labels: int, step_stride: int, blank: int, target: int, length: int, path: int
+    log_probs: int,
+    steps: int,
+    labels: int,
+    step_stride: int,
+    blank: int,
+    target: int,
+    length: int,
+    path: int,
+    at_once: int = ...,
 ) -> float: ...
 def narrow() -> bool: ...
 

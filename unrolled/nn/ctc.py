@@ -14,7 +14,7 @@ from torch import Tensor
 from unrolled.errors import UserError, unknown_name
 from unrolled.kernels import ENGINES
 from unrolled.kernels.ctc import reference
-from unrolled.kernels.ctc.alignment import align, align_native, spans_of
+from unrolled.kernels.ctc.alignment import align, align_native, labels_of, spans_of
 from unrolled.kernels.ctc.cuda import engine as cuda
 from unrolled.kernels.ctc.reference import CTCJob
 
@@ -147,8 +147,7 @@ def ctc_align(log_probs: Tensor, target: Tensor | Sequence[int], blank: int = 0,
             f"No path of {len(log_probs)} frames reads as the target of {len(labels)} labels.",
             "A target needs a frame for each label, a blank between equal labels, and probabilities above 0.",
         )
-    shown = [int(labels[s // 2]) if s % 2 else blank for s in path]
-    return Alignment(score, shown, spans_of(path, len(labels)))
+    return Alignment(score, labels_of(path, labels.numpy(), blank).tolist(), spans_of(path, len(labels)))
 
 
 def ctc_occupancy(log_probs: Tensor, target: Tensor | Sequence[int], blank: int = 0) -> Tensor:

@@ -191,6 +191,10 @@ class RuntimeModel:
         scores: list[float] = self.runner.log_prob(texts)
         return scores
 
+    def align(self, inputs: Any, texts: str | Sequence[str], **options: Any) -> Any:
+        """The places of the words and labels of a known text in an input, by a model of `recognize`."""
+        return self.runner.align(inputs, texts, **options)
+
     def read_as(self, set: Mapping[str, Any] | Sequence[str] | None) -> RuntimeModel:
         """The same model for files with other columns: `set` changes keys such as data.text_column."""
         changes = file_changes(set, [f"data.{name}" for name in self.task.file_keys])

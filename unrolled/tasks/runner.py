@@ -156,6 +156,10 @@ class Runner:
         """The log-probability of each text, if the task models text."""
         raise UserError(f"A model of {self.model.task.name} cannot score text.", "Use a model of generate.")
 
+    def align(self, inputs: Any, texts: Any, **options: Any) -> Any:
+        """The places of the words of a known text in an input, if the task reads recordings or lines."""
+        raise UserError(f"A model of {self.model.task.name} does not align.", "Use a model of recognize.")
+
 
 class PictureRunner(Runner):
     """A runner that can also draw a picture of the answer to one input."""

@@ -36,7 +36,7 @@ def align(log_probs: Sequence[Sequence[float]], labels: Sequence[int], blank: in
 
 
 def align_native(log_probs: NDArray[np.float32], labels: Sequence[int], blank: int) -> tuple[float, list[int]]:
-    """The same in the C++ core; log_probs (T, V)."""
+    """The same in the C++ core; log_probs (T, V). Memory grows with frames plus labels, not with their product."""
     frames: NDArray[np.float32] = np.ascontiguousarray(log_probs, dtype=np.float32)
     target: NDArray[Any] = np.array(labels, dtype=np.int64)
     path = np.empty(len(frames), dtype=np.int32)
@@ -47,11 +47,23 @@ def align_native(log_probs: NDArray[np.float32], labels: Sequence[int], blank: i
     return score, path.tolist()
 
 
+def labels_of(path: Sequence[int], labels: Sequence[int] | NDArray[Any], blank: int) -> NDArray[np.int64]:
+    """The label, or the blank, of each frame, from the states of a path.
+
+    >>> labels_of([0, 1, 1, 2, 3], [7, 8], 0).tolist()
+    [0, 7, 7, 0, 8]
+    """
+    states = np.asarray(path, dtype=np.int64)
+    return np.where(states % 2, np.append(labels, blank).astype(np.int64)[states // 2], blank)
+
+
 def spans_of(path: Sequence[int], labels: int) -> list[tuple[int, int]]:
     """Of each label its first frame and the one after its last, from the states of a path.
 
     >>> spans_of([0, 1, 1, 2, 3], 2)
     [(1, 3), (4, 5)]
     """
-    path = list(path)
-    return [(path.index(2 * j + 1), len(path) - path[::-1].index(2 * j + 1)) for j in range(labels)]
+    states = np.asarray(path, dtype=np.int64)
+    shown = 2 * np.arange(labels) + 1
+    starts, ends = (np.searchsorted(states, shown, side=side).tolist() for side in ("left", "right"))
+    return list(zip(starts, ends, strict=True))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from unrolled.data.readers.labelled import read_frames
 from unrolled.errors import UserError
 from unrolled.search.ctc.decoded import reading_record, utterance_record
+from unrolled.tasks.recognize.alignment import align
 from unrolled.tasks.recognize.features import InputReader
 from unrolled.tasks.recognize.live import recognize_live
 from unrolled.tasks.recognize.search import RecognitionOptions, Recognized
@@ -102,6 +103,10 @@ class RecognizeRunner(PictureRunner):
         from unrolled.tasks.recognize.scores import search_table
 
         return search_table(scores)
+
+    def align(self, inputs: Any, texts: Any, **options: Any) -> Any:
+        """An `Aligned` for one input and its text, a list of them for several."""
+        return align(self.model, inputs, texts, **options)
 
     def stream(self, **options: Any) -> RecognizeStream:
         """A stream of samples or frames: `feed` gives the text so far, `finish` the answer."""

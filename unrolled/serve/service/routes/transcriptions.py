@@ -21,8 +21,8 @@ from unrolled.serve.service.http import ERRORS, event, event_stream, json_respon
 from unrolled.serve.service.inputs import Upload, size_of
 from unrolled.serve.service.lanes import Work
 from unrolled.serve.service.media import decoded
-from unrolled.serve.service.subtitles import Cue, cues_of, srt, vtt
 from unrolled.tasks.recognize.search import Recognized
+from unrolled.tasks.recognize.subtitles import Cue, cues_of, srt, vtt
 
 if TYPE_CHECKING:
     from unrolled.serve.service.app import Service
