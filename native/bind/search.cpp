@@ -26,8 +26,20 @@ std::shared_ptr<Lexicon> make_lexicon(uintptr_t labels, uintptr_t starts, uintpt
 }  // namespace
 
 void bind_search(nb::module_& m) {
+  nb::class_<Hotwords>(m, "Hotwords")
+      .def(nb::init<>())
+      .def_rw("begins", &Hotwords::begins)
+      .def_rw("labels", &Hotwords::labels)
+      .def_rw("targets", &Hotwords::targets)
+      .def_rw("shorter", &Hotwords::shorter)
+      .def_rw("partial", &Hotwords::partial)
+      .def_rw("complete", &Hotwords::complete)
+      .def_rw("final", &Hotwords::final)
+      .def_rw("start", &Hotwords::start)
+      .def_rw("most", &Hotwords::most);
   nb::class_<PrefixSearch>(m, "PrefixSearch")
-      .def(nb::init<int, int, int, double, bool>())
+      .def(nb::init<int, int, int, double, bool, std::shared_ptr<Hotwords>>(), nb::arg("labels"), nb::arg("blank"),
+           nb::arg("beam"), nb::arg("margin"), nb::arg("add"), nb::arg("hotwords").none() = nb::none())
       .def("feed", [](PrefixSearch& self, uintptr_t frames, int64_t count, int labels) {
         self.feed(frames_at(frames, count, labels));
       }, nb::call_guard<nb::gil_scoped_release>())
@@ -69,9 +81,10 @@ void bind_search(nb::module_& m) {
       .def_rw("word_bonus", &DictionaryOptions::word_bonus)
       .def_rw("unknown_penalty", &DictionaryOptions::unknown_penalty);
   nb::class_<DictionarySearch>(m, "DictionarySearch")
-      .def("__init__", [](DictionarySearch* self, std::shared_ptr<Dictionary> dictionary, const DictionaryOptions& options) {
-        new (self) DictionarySearch(std::move(dictionary), options);
-      })
+      .def("__init__", [](DictionarySearch* self, std::shared_ptr<Dictionary> dictionary, const DictionaryOptions& options,
+                          std::shared_ptr<Hotwords> hotwords) {
+        new (self) DictionarySearch(std::move(dictionary), options, std::move(hotwords));
+      }, nb::arg("dictionary"), nb::arg("options"), nb::arg("hotwords").none() = nb::none())
       .def("feed", [](DictionarySearch& self, uintptr_t frames, int64_t count, int labels) {
         self.feed(frames_at(frames, count, labels));
       }, nb::call_guard<nb::gil_scoped_release>())

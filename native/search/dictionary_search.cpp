@@ -57,12 +57,14 @@ size_t Dictionary::bytes() const {
   return lexicon->bytes() + lm_words.size() * sizeof(uint32_t) + (spelling_best_.size() + arc_best_.size()) * sizeof(float);
 }
 
-DictionarySearch::DictionarySearch(std::shared_ptr<const Dictionary> dictionary, const DictionaryOptions& options)
+DictionarySearch::DictionarySearch(std::shared_ptr<const Dictionary> dictionary, const DictionaryOptions& options,
+                                   std::shared_ptr<const Hotwords> hotwords)
     : dictionary_(std::move(dictionary)), lexicon_(dictionary_->lexicon.get()), lm_(dictionary_->lm.get()),
-      options_(options), looks_ahead_(lm_ && options.look_ahead) {
+      hotwords_(std::move(hotwords)), options_(options), looks_ahead_(lm_ && options.look_ahead) {
   if (lm_) cache_.resize(kCache);
   Slot begin{{lexicon_->root(), 0, lm_ ? lm_->start() : 0, 0, options_.separator}, 0, {}, {}, 0.0};
   begin.blank.score = 0;
+  if (hotwords_) begin.key.hot = hotwords_->start;
   slots_.push_back(begin);
   unknown_in_lexicon_.push_back(lexicon_->root());
   child_stayed_.push_back(0);
@@ -121,8 +123,10 @@ void DictionarySearch::move(const Slot& slot, const Path& total, const float* x)
   const int32_t node = slot.key.node;
   if (at_end(node) && options_.separator >= 0) {
     Path path = total;
+    const int32_t hot = hot_after(slot.key, options_.separator);
     path.score += x[options_.separator];
-    add({lexicon_->root(), 0, slot.key.lm, slot.key.history, options_.separator}, path, false, false);
+    path.score += hot_added(slot.key, hot);
+    add({lexicon_->root(), 0, slot.key.lm, slot.key.history, options_.separator, 0, hot}, path, false, false);
     return;
   }
   if (node < unknowns_at()) move_in_lexicon(slot, total, x);
@@ -132,13 +136,15 @@ void DictionarySearch::move(const Slot& slot, const Path& total, const float* x)
 void DictionarySearch::move_in_lexicon(const Slot& slot, const Path& total, const float* x) {
   const bool begins = begins_word(slot.key.node);
   const double before = expected(slot.key.ahead);
-  const bool single = !begins || !options_.sum;  // the place can be reached only from this slot in this frame
+  // the place can be reached only from this slot in this frame, or only the best of its paths counts
+  const bool single = (!begins && !hotwords_) || !options_.sum;
   for (const Lexicon::Arc& arc : lexicon_->arcs(begins ? lexicon_->root() : slot.key.node)) {
     const auto label = static_cast<int32_t>(arc.label);
     const Path& from = needs_blank(label, slot.key.last) ? slot.blank : total;
     if (from.score == kNever) continue;
     const Key inside = behind(slot.key, arc);
-    const double score = from.score + (x[label] - before), longer = score + expected(inside.ahead);
+    const double score = from.score + (x[label] - before) + hot_added(slot.key, inside.hot);
+    const double longer = score + expected(inside.ahead);
     if (!arc.ends && single && hopeless(inside, longer)) continue;
     Path path = from;
     path.score = score;
@@ -148,7 +154,7 @@ void DictionarySearch::move_in_lexicon(const Slot& slot, const Path& total, cons
     for (const int32_t word : arc.ends ? lexicon_->words(inside.rank) : std::span<const int32_t>()) {
       const uint32_t lm_word = lm_ ? dictionary_->lm_words[word] : 0;
       if (!ends_may_stay && no_end_stays(label, lm_word)) continue;
-      end_word(slot, path, label, word, lm_word, word);
+      end_word(slot, path, label, word, lm_word, word, inside.hot);
     }
     if (arc.goes_on) {
       path.score = longer;
@@ -165,7 +171,8 @@ void DictionarySearch::move_unknown(const Slot& slot, const Path& total, const f
     if (label == options_.blank || label == options_.separator) continue;
     Path path = needs_blank(label, slot.key.last) ? slot.blank : total;
     if (path.score == kNever) continue;
-    path.score += x[label] + (begins ? options_.unknown_penalty : 0.0);
+    const int32_t hot = hot_after(slot.key, label);
+    path.score = path.score + (x[label] + (begins ? options_.unknown_penalty : 0.0)) + hot_added(slot.key, hot);
     path.fresh = true;
     path.word = -1;
     const double hope = path.score + std::max(options_.word_bonus, 0.0);
@@ -180,21 +187,22 @@ void DictionarySearch::move_unknown(const Slot& slot, const Path& total, const f
       unknown_in_lexicon_.push_back(arc ? arc->target : -1);
       child_stayed_.push_back(0);
     }
-    if (!arc || !arc->ends) end_word(slot, path, label, kUnknownWord, WordModel::kUnknown, -1 - longer);
-    add({unknowns_at() + longer, 0, slot.key.lm, slot.key.history, label}, path, false, !begins || !options_.sum);
+    if (!arc || !arc->ends) end_word(slot, path, label, kUnknownWord, WordModel::kUnknown, -1 - longer, hot);
+    add({unknowns_at() + longer, 0, slot.key.lm, slot.key.history, label, 0, hot}, path, false,
+        (!begins && !hotwords_) || !options_.sum);
   }
 }
 
 // Ends the last word of a path. `identity` distinguishes words, unknown ones by their spelling.
 void DictionarySearch::end_word(const Slot& slot, const Path& path, int32_t label, int32_t word, uint32_t lm_word,
-                                int32_t identity) {
+                                int32_t identity, int32_t hot) {
   Path ended = path;
   ended.word = word;
   ended.score += options_.word_bonus;
   uint32_t next = 0;
   if (lm_) ended.score += options_.lm_weight * score_word(slot.key.lm, lm_word, next);
   const int32_t history = options_.recombine ? 0 : histories_.child(slot.key.history, identity);
-  add({ends_at() + label, 0, next, history, label}, ended, false, !options_.sum);
+  add({ends_at() + label, 0, next, history, label, 0, hot}, ended, false, !options_.sum);
 }
 
 double DictionarySearch::score_word(uint32_t state, uint32_t word, uint32_t& next) {
@@ -285,6 +293,8 @@ bool DictionarySearch::no_end_stays(int32_t label, uint32_t lm_word) const {
 
 // Adds the paths to places inside words that are above the bar.
 void DictionarySearch::collect_scores(const float* x) {
+  const double most = hotwords_ ? hotwords_->most : 0.0;
+  if (hotwords_) std::fill(counted_.begin(), counted_.end(), 0);
   for (const Slot& slot : slots_) {
     const int32_t node = slot.key.node;
     if (node >= ends_at() || (node == lexicon_->root() && options_.separator < 0)) continue;
@@ -294,10 +304,21 @@ void DictionarySearch::collect_scores(const float* x) {
       if (!arc.goes_on) continue;
       const double from = needs_blank(arc.label, slot.key.last) ? slot.blank.score : total;
       double score = from + (x[arc.label] - before);
-      if (score > bar_) score += expected(behind(slot.key, arc).ahead);  // which is at most 0
-      if (score > bar_) scores_.push_back(score);
+      if (score + most <= bar_) continue;
+      const Key inside = behind(slot.key, arc);
+      score = score + hot_added(slot.key, inside.hot) + expected(inside.ahead);  // the look-ahead is at most 0
+      if (score > bar_ && (!hotwords_ || first_to(inside))) scores_.push_back(score);
     }
   }
+}
+
+// True for the first path to a place in a frame: two that differ in hotwords may come to one.
+bool DictionarySearch::first_to(const Key& key) {
+  const uint64_t hash = key.hash(), bit = uint64_t{1} << hash % 64;
+  uint64_t& word = counted_[hash % kStaying / 64];
+  const bool first = !(word & bit);
+  word |= bit;
+  return first;
 }
 
 void DictionarySearch::keep_best() {
@@ -406,6 +427,7 @@ std::vector<DictionarySearch::WordPath> DictionarySearch::best(int count) const 
       if ((node == lexicon_->root() || at_end(node)) != complete) continue;
       double score = total_of(slot).score - expected(slot.key.ahead);
       if (complete && lm_) score += options_.lm_weight * (static_cast<double>(lm_->finish(slot.key.lm)) * kLog10);
+      if (hotwords_) score += hotwords_->final[slot.key.hot];
       ends.emplace_back(score, &slot);
     }
   };

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ctc/ctc.h"
+#include "search/hotwords.h"
 #include "search/lexicon.h"
 #include "search/search.h"
 #include "search/word_model.h"
@@ -65,7 +66,8 @@ class DictionarySearch {
     std::vector<int32_t> words, word_ends;    // a word, or kUnknownWord; the number of labels up to its end
   };
 
-  DictionarySearch(std::shared_ptr<const Dictionary> dictionary, const DictionaryOptions& options);
+  DictionarySearch(std::shared_ptr<const Dictionary> dictionary, const DictionaryOptions& options,
+                   std::shared_ptr<const Hotwords> hotwords);
   void feed(const Frames& frames);
   // The best paths, if the frames ended here.
   std::vector<WordPath> best(int count) const;
@@ -77,21 +79,25 @@ class DictionarySearch {
     int32_t trace = -1, end = 0, word = -1;
     bool fresh = false;  // it got a new label in this frame; its record is written if the slot is kept
   };
-  // Hypotheses with the same future have the same key: the same place, and the same state of the language model. Node
-  // numbers below the size of the lexicon's graph are its nodes, with a rank. Then there is one for each label: the end of
-  // a word whose last label it is. Higher numbers are nodes of `unknowns_`: words outside the lexicon, as far as they are
-  // spelt. The rank of these is 0.
+  // Hypotheses with the same future have the same key: the same place, and the same states of the language model and
+  // of the hotwords. Node numbers below the size of the lexicon's graph are its nodes, with a rank. Then there is one for
+  // each label: the end of a word whose last label it is. Higher numbers are nodes of `unknowns_`: words outside the
+  // lexicon, as far as they are spelt. The rank of these is 0.
   struct Key {
     int32_t node, rank;
     uint32_t lm;
     int32_t history;
     int32_t last = -1;  // its last label; at the beginning of a word, the separator
     float ahead = 0;    // log10: the best unigram score of the words that begin so
+    int32_t hot = 0;    // the state of the hotwords
     // equal places have equal labels behind them, and the same look-ahead
     bool operator==(const Key& other) const {
-      return node == other.node && rank == other.rank && lm == other.lm && history == other.history;
+      return node == other.node && rank == other.rank && lm == other.lm && history == other.history && hot == other.hot;
     }
-    uint64_t hash() const { return scrambled(packed(lm, node) ^ packed(history, rank) * 0xD6E8FEB86659FD93u); }
+    uint64_t hash() const {
+      const uint64_t more = packed(history, rank) + static_cast<uint64_t>(hot) * 0x9E3779B97F4A7C15u;
+      return scrambled(packed(lm, node) ^ more * 0xD6E8FEB86659FD93u);
+    }
   };
   struct Slot {
     Key key;
@@ -116,7 +122,8 @@ class DictionarySearch {
   void move(const Slot& slot, const Path& total, const float* x);
   void move_in_lexicon(const Slot& slot, const Path& total, const float* x);
   void move_unknown(const Slot& slot, const Path& total, const float* x);
-  void end_word(const Slot& slot, const Path& path, int32_t label, int32_t word, uint32_t lm_word, int32_t identity);
+  void end_word(const Slot& slot, const Path& path, int32_t label, int32_t word, uint32_t lm_word, int32_t identity,
+                int32_t hot);
   void add(const Key& key, const Path& path, bool blank, bool single);
   // True if no slot with this key exists yet and its score would be below the bar.
   bool hopeless(const Key& key, double score) const {
@@ -127,6 +134,7 @@ class DictionarySearch {
   void keep_best();
   void raise_bar(const float* x);
   void collect_scores(const float* x);
+  bool first_to(const Key& key);
   void write_records();
   void collect_garbage();
   Path total_of(const Slot& slot) const;
@@ -139,14 +147,17 @@ class DictionarySearch {
   Key behind(const Key& key, const Lexicon::Arc& arc) const {
     const int32_t rank = key.rank + arc.skipped;
     const float ahead = looks_ahead_ && arc.goes_on ? dictionary_->look_ahead(arc, rank) : 0;
-    return {arc.target, rank, key.lm, key.history, static_cast<int32_t>(arc.label), ahead};
+    return {arc.target, rank, key.lm, key.history, static_cast<int32_t>(arc.label), ahead, hot_after(key, arc.label)};
   }
+  int32_t hot_after(const Key& key, int32_t label) const { return hotwords_ ? hotwords_->next(key.hot, label) : 0; }
+  double hot_added(const Key& key, int32_t after) const { return hotwords_ ? hotwords_->added(key.hot, after) : 0.0; }
   WordPath trace_back(const Path& path, double score, bool complete) const;
   static bool same_words(const WordPath& a, const WordPath& b);
 
   std::shared_ptr<const Dictionary> dictionary_;
   const Lexicon* lexicon_;
   const WordModel* lm_;
+  std::shared_ptr<const Hotwords> hotwords_;  // or none
   DictionaryOptions options_;
   bool looks_ahead_;
   std::vector<Slot> slots_, next_;
@@ -166,6 +177,7 @@ class DictionarySearch {
   std::vector<uint64_t> ends_ = std::vector<uint64_t>(kStaying / 64);  // the same for label and word of the slots at word ends
   std::vector<uint8_t> any_end_;  // by label: true if one is kept whose state does not tell its word
   std::vector<double> scores_;
+  std::vector<uint64_t> counted_ = std::vector<uint64_t>(kStaying / 64);  // hashes of the places that collect_scores reached
   std::vector<int32_t> chosen_;
   std::vector<uint64_t> ranks_;  // order and index of the chosen slots
   struct Cached {

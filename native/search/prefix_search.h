@@ -1,9 +1,11 @@
 // Prefix beam search over CTC posteriors: the labellings with the likeliest paths, summed or the best path of each.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "ctc/ctc.h"
+#include "search/hotwords.h"
 #include "search/search.h"
 
 namespace unrolled {
@@ -16,7 +18,7 @@ class PrefixSearch {
   };
 
   // Keeps `beam` labellings that score at most `margin` below the best one; with `sum`, paths are added up.
-  PrefixSearch(int labels, int blank, int beam, double margin, bool sum);
+  PrefixSearch(int labels, int blank, int beam, double margin, bool sum, std::shared_ptr<const Hotwords> hotwords);
   void feed(const Frames& frames);
   std::vector<Labelling> best(int count) const;
 
@@ -25,10 +27,16 @@ class PrefixSearch {
   struct Entry {
     int32_t node;
     double blank, label, total;
+    double ranked;  // with what hotwords add
   };
   struct Extension {
-    double score;
+    double score, ranked;
     int32_t entry, label;
+  };
+  // Of a labelling: the state of the hotwords, and what they added to it.
+  struct Heard {
+    int32_t state;
+    double added;
   };
 
   void step(const float* x);
@@ -37,12 +45,16 @@ class PrefixSearch {
   void extend(const float* x);
   void keep_best();
   double bar_of_stays();
+  Heard heard(int32_t node) const { return hotwords_ ? heard_[node] : Heard{0, 0.0}; }
+  Heard heard_after(const Heard& before, int32_t label) const;
 
   int labels_, blank_;
   size_t beam_;
   double margin_;
   bool sum_;
+  std::shared_ptr<const Hotwords> hotwords_;  // or none
   GrowingTree tree_;
+  std::vector<Heard> heard_;  // by node of the tree
   std::vector<Entry> entries_, next_;
   std::vector<Extension> extensions_;
   std::vector<int32_t> order_;                     // of the labels, likeliest first

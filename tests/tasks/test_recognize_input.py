@@ -191,7 +191,7 @@ def test_settings_that_do_not_go_with_planes(changes: dict[str, Any], message: s
     ("given", "message"),
     [
         ({"lm": "x.arpa"}, "A language model of words needs a list of them"),
-        ({"beam": 1, "n_best": 2}, "beam=1 is the best path, without lexicon, scorers or n-best list"),
+        ({"beam": 1, "n_best": 2}, "beam=1 is the best path, without lexicon, hotwords, scorers or n-best list"),
         ({"window": 0.0}, "window=0.0 is not above 0"),
         ({"lexicon": ["a"], "lm_weight": 2.0}, "lm_weight is for a language model, and there is none"),
         ({"word_bonus": 1.0}, "word_bonus is for words of a lexicon, and there is none"),

@@ -42,6 +42,19 @@ class WordOptions:
 
 
 @dataclass(frozen=True)
+class HotwordOptions:
+    """Flags about phrases to prefer."""
+
+    hotwords: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Phrases to prefer, one per line, each alone or with a tab and its weight."),
+    ] = None
+    hotword_weight: Annotated[
+        float | None, typer.Option(min=0, help="Score added for each label of a hotword, in nats. Default: 1.")
+    ] = None
+
+
+@dataclass(frozen=True)
 class BeamOptions:
     """Flags about the search."""
 
@@ -108,6 +121,7 @@ def decode(
     ],
     labels: LabelOptions,
     words: WordOptions,
+    hot: HotwordOptions,
     search: BeamOptions,
     truth: ReferenceOptions,
     n_best: Annotated[int, typer.Option(min=1, help="Hypotheses per utterance.")] = 1,
@@ -131,7 +145,9 @@ def decode(
     utterances = files.read_posteriors(posteriors)
     names = files.read_labels(labels.labels)
     frames = _log_probs(list(utterances.values()), labels.kind, len(names) or None)
-    decoder = _decoder(names, labels, words, search, frames)
+    if hot.hotword_weight is not None and hot.hotwords is None:
+        raise UserError("--hotword-weight is for hotwords, and there are none.", "Give them: --hotwords FILE.")
+    decoder = _decoder(names, labels, asdict(words) | asdict(search) | asdict(hot), frames)
     errors = None
     if truth.references is not None:
         errors = errors_of(decoder, files.read_references(truth.references, list(utterances)), truth.reference_kind)
@@ -185,11 +201,10 @@ def _log_probs(arrays: Sequence[Any], kind: str, columns: int | None) -> list[Fr
 
 
 def _decoder(
-    names: Sequence[str], labels: LabelOptions, words: WordOptions, search: BeamOptions, frames: Sequence[Frames]
+    names: Sequence[str], labels: LabelOptions, options: Mapping[str, Any], frames: Sequence[Frames]
 ) -> Decoder:
     from unrolled.search.ctc.files import decoder_from_files
 
-    options = asdict(words) | asdict(search)
     return decoder_from_files(
         names,
         posteriors=frames,

@@ -343,8 +343,22 @@ class CrossEntropyJob:
     smoothing: float
     def run(self, threads: int, /) -> None: ...
 
+class Hotwords:
+    begins: list[int]
+    labels: list[int]
+    targets: list[int]
+    shorter: list[int]
+    partial: list[float]
+    complete: list[float]
+    final: list[float]
+    start: int
+    most: float
+    def __init__(self) -> None: ...
+
 class PrefixSearch:
-    def __init__(self, labels: int, blank: int, beam: int, margin: float, add: bool, /) -> None: ...
+    def __init__(
+        self, labels: int, blank: int, beam: int, margin: float, add: bool, hotwords: Hotwords | None = None
+    ) -> None: ...
     def feed(self, frames: int, count: int, labels: int, /) -> None: ...
     def best(self, count: int, /) -> list[tuple[float, list[int]]]: ...
 
@@ -373,7 +387,9 @@ class DictionaryOptions:
     unknown_penalty: float
 
 class DictionarySearch:
-    def __init__(self, dictionary: Dictionary, options: DictionaryOptions, /) -> None: ...
+    def __init__(
+        self, dictionary: Dictionary, options: DictionaryOptions, hotwords: Hotwords | None = None
+    ) -> None: ...
     def feed(self, frames: int, count: int, labels: int, /) -> None: ...
     def best(
         self, count: int, /

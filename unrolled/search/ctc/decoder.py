@@ -17,6 +17,7 @@ from unrolled.search.ctc.blanks import NO_BLANK, chosen_blank
 from unrolled.search.ctc.confidence import with_confidences
 from unrolled.search.ctc.decoded import Decoded, Word
 from unrolled.search.ctc.dictionary_search import UNKNOWN, DictionarySearch, WordPath
+from unrolled.search.ctc.hotwords import HOTWORD_WEIGHT, HotwordStates, PhraseLabels
 from unrolled.search.ctc.label_scores import LabelScores
 from unrolled.search.ctc.label_text import are_symbols, label_text, words_between
 from unrolled.search.ctc.posteriors import as_log_probs
@@ -42,6 +43,8 @@ class Decoder:
       ends.
     - `scorers`: add to the scores of labels (docs/scorers.md), in the Python search.
     - `symbols`: labels are written with spaces between; none: if they have several letters, as phones have.
+    - `hotwords`: phrases to prefer: a file, a list, or a mapping to weights. Each adds `hotword_weight` nats for each
+      of its labels.
     - the rest: see `SearchOptions`.
 
     >>> frames = np.array([[0.1, 0.5, 0.4], [0.8, 0.1, 0.1], [0.2, 0.2, 0.6]])  # reads "ab"
@@ -61,6 +64,8 @@ class Decoder:
         backend: str = "auto",
         scorers: Sequence[Scorer] = (),
         symbols: bool | None = None,
+        hotwords: Any = None,
+        hotword_weight: float = HOTWORD_WEIGHT,
         **options: Any,
     ) -> None:
         for name in options:
@@ -75,6 +80,8 @@ class Decoder:
         self.symbols = are_symbols(self.labels, self.blank) if symbols is None else symbols
         self.lm = lm
         self.lexicon = None if lexicon is None else self._checked_lexicon(lexicon)
+        spelt = PhraseLabels(self.labels, self.symbols, self.separator, self.lexicon, len(self.labels) + self.doubles)
+        self.hotwords = None if hotwords is None else spelt.hotwords(hotwords, hotword_weight)
         if lm is not None and self.lexicon is None:
             raise UserError("A language model of words needs a lexicon.", "Give the words there are.")
         if isinstance(lm, NGram) and self.backend == "native" and lm.native is None:
@@ -192,6 +199,7 @@ class Decoder:
             n_best=n_best,
             backend=self.backend,
             scorers=self.scorers,
+            hotwords=self.hotwords,
         )
         return [replace(one, words=words_between(one, self.labels, self.separator, self.symbols)) for one in found]
 
@@ -208,7 +216,12 @@ class DecoderStream:
         if decoder.backend == "native":
             self.search = _native_search(decoder, lexicon, recombine, margin)
         else:
-            extra = LabelScores(decoder.scorers, len(decoder.labels)) if decoder.scorers else None
+            extra: LabelScores | HotwordStates | None = None
+            hot = () if decoder.hotwords is None else (decoder.hotwords,)
+            if decoder.scorers:
+                extra = LabelScores((*decoder.scorers, *hot), len(decoder.labels))
+            elif hot:
+                extra = HotwordStates(*hot)
             self.search = DictionarySearch(
                 lexicon,
                 decoder.lm,
@@ -256,7 +269,8 @@ def _native_search(decoder: Decoder, lexicon: Lexicon, recombine: bool, margin: 
     options.sum, options.recombine, options.look_ahead = given.merge == "sum", recombine, given.look_ahead
     options.lm_weight, options.word_bonus = given.lm_weight, given.word_bonus
     options.unknown_penalty = -math.inf if given.unknown_penalty is None else given.unknown_penalty
-    return NATIVE.DictionarySearch(lexicon.native(cast(NGram | None, decoder.lm)), options)
+    hot = None if decoder.hotwords is None else decoder.hotwords.native
+    return NATIVE.DictionarySearch(lexicon.native(cast(NGram | None, decoder.lm)), options, hot)
 
 
 def decode(

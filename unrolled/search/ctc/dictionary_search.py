@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from unrolled.search.ctc.hotwords import HotwordStates
 from unrolled.search.ctc.label_scores import LabelScores
 from unrolled.search.ctc.prefix_beam import merged
 from unrolled.search.lexicon import UNKNOWN_WORD, Lexicon, LookAhead, SpellingPlace, WordModel
@@ -61,7 +62,7 @@ class Slot:
     place: TreePosition
     lm: Any
     history: tuple[Any, ...]
-    labels: tuple[int, ...] = ()  # all so far, where scorers need them
+    labels: Any = ()  # all so far, where scorers need them; the state of hotwords
     blank: Path = Path()
     label: Path = Path()
     order: int = 0  # when its best path came in this frame: equal totals are ranked by it
@@ -91,15 +92,17 @@ class DictionarySearch:
         separator: int | None,
         recombine: bool,
         margin: float,
-        extra: LabelScores | None = None,
+        extra: LabelScores | HotwordStates | None = None,
         doubles: bool = False,
     ) -> None:
-        self.lexicon, self.lm, self.options, self.extra = lexicon, lm, options, extra
+        self.lexicon, self.lm, self.options = lexicon, lm, options
         self.blank, self.separator, self.recombine, self.margin = blank, separator, recombine, margin
         self.add_up, self.doubles = options.merge == "sum", doubles
         self.expected = LookAhead(lexicon, lm if options.look_ahead else None, options.lm_weight)
         begin = TreePosition("begin", -1 if separator is None else separator, node=lexicon.graph.root)
-        self.slots = [Slot(begin, None if lm is None else lm.initial(), (), blank=Path(0.0))]
+        self.extra: Any = extra
+        start = () if extra is None else extra.start
+        self.slots = [Slot(begin, None if lm is None else lm.initial(), (), start, blank=Path(0.0))]
         self.frame = self.clock = 0
 
     def feed(self, frames: Sequence[Sequence[float]]) -> None:
@@ -171,11 +174,12 @@ class DictionarySearch:
 
     def _added(self, slot: Slot, label: int) -> float:
         """The scorers' score of one more label."""
-        return 0.0 if self.extra is None else self.extra.next(slot.labels, label)
+        score: float = 0.0 if self.extra is None else self.extra.next(slot.labels, label)
+        return score
 
     def _longer(self, slot: Slot, label: int) -> Slot:
         """The slot with one more label, where scorers tell label sequences apart."""
-        return slot if self.extra is None else replace(slot, labels=(*slot.labels, label))
+        return slot if self.extra is None else replace(slot, labels=self.extra.after(slot.labels, label))
 
     def _end_word(
         self, new: dict[Any, Slot], slot: Slot, path: Path, label: int, word: int, text: str, identity: Any

@@ -24,6 +24,12 @@ class LabelScores:
         self._totals: dict[Labels, float] = {(): 0.0}
         self._next: dict[Labels, list[float]] = {}
 
+    start: Labels = ()
+
+    def after(self, labels: Labels, label: int) -> Labels:
+        """The sequence with one more label."""
+        return (*labels, label)
+
     def next(self, labels: Labels, label: int) -> float:
         """The score of one more label."""
         if labels not in self._next:

@@ -14,6 +14,7 @@ from unrolled.errors import UserError, note, unknown_name
 from unrolled.kernels.ctc.alignment import align, align_native, spans_of
 from unrolled.kernels.native_module import NATIVE
 from unrolled.search.ctc.decoded import Decoded
+from unrolled.search.ctc.hotwords import Hotwords
 from unrolled.search.ctc.label_scores import LabelScores
 from unrolled.search.ctc.posteriors import as_log_probs
 from unrolled.search.limits import MERGES, check_beam, margin_for
@@ -55,6 +56,7 @@ def prefix_search(
     kind: str = "log_probs",
     backend: str = "auto",
     scorers: Sequence[Scorer] = (),
+    hotwords: Hotwords | None = None,
 ) -> list[Decoded]:
     """The `n_best` likeliest labellings of (T, V) posteriors, best first.
 
@@ -62,6 +64,7 @@ def prefix_search(
     labelling alone, no limit for several, unless it is given. Paths that read the same are added up (`merge="sum"`), or
     the best of them counts (`merge="max"`). With a beam as large as all labellings and `margin=math.inf` the result is
     exact. The spans are those of the best single path. With `scorers` the Python search runs.
+    `hotwords` are phrases to prefer.
 
     >>> frames = [[0.4, 0.6], [0.6, 0.4]]  # the best path reads "a", and so do most of the others
     >>> [(one.labels, round(math.exp(one.score), 2)) for one in prefix_search(frames, kind="probs", n_best=2)]
@@ -75,8 +78,13 @@ def prefix_search(
         raise unknown_name("merge", merge, MERGES)
     found: Sequence[tuple[float, Sequence[int]]]
     if choose_backend(backend, scorers) == "native":
-        found = _native_search(log_probs, beam, blank, merge == "sum", limit, n_best)
+        hot = None if hotwords is None else hotwords.native
+        search = NATIVE.PrefixSearch(log_probs.shape[1], blank, beam, limit, merge == "sum", hot)
+        search.feed(log_probs.ctypes.data, *log_probs.shape)
+        found = search.best(n_best)
     else:
+        if hotwords is not None:
+            scorers = (*scorers, hotwords)
         extra = LabelScores(scorers, log_probs.shape[1]) if scorers else None
         frames = log_probs.tolist()
         found = plain_prefix_search(frames, beam, blank, merge == "sum", limit, extra=extra)[:n_best]
@@ -88,15 +96,6 @@ def _spans(log_probs: NDArray[np.float32], labels: Sequence[int], blank: int) ->
         return []
     _, path = align(log_probs.tolist(), labels, blank) if NATIVE is None else align_native(log_probs, labels, blank)
     return spans_of(path, len(labels))
-
-
-def _native_search(
-    log_probs: NDArray[np.float32], beam: int, blank: int, add: bool, margin: float, n_best: int
-) -> list[tuple[float, list[int]]]:
-    search = NATIVE.PrefixSearch(log_probs.shape[1], blank, beam, margin, add)
-    search.feed(log_probs.ctypes.data, *log_probs.shape)
-    found: list[tuple[float, list[int]]] = search.best(n_best)
-    return found
 
 
 def plain_prefix_search(

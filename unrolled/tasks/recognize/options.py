@@ -25,9 +25,15 @@ WINDOW = Option(
     default_text="30 seconds, 60 line heights",
 )
 RATE = Option("rate", "Samples per second of raw 16-bit sound, from standard input (-) or a .raw file", float)
+HOTWORDS = Option(
+    "hotwords", "Prefer the phrases of this file, one per line, each alone or with a tab and its weight", metavar="FILE"
+)
+HOTWORD_WEIGHT = Option(
+    "hotword_weight", "Score added for each label of a hotword, in nats", float, default_text="1", minimum=0
+)
 TUNE = Option("tune", "Find the --lm-weight and --word-bonus with the fewest errors on FILE", bool)
 
-WORDS = (LEXICON, LM, LM_WEIGHT, WORD_BONUS, UNKNOWN_PENALTY, SHARE_ENDS, MERGE, WINDOW)
+WORDS = (LEXICON, LM, LM_WEIGHT, WORD_BONUS, UNKNOWN_PENALTY, SHARE_ENDS, HOTWORDS, HOTWORD_WEIGHT, MERGE, WINDOW)
 TRAIN = (
     Option(
         "data.too_short",

@@ -11,6 +11,7 @@ from unrolled.search import Lexicon, NGram, Scorer
 from unrolled.search.arrays import Array
 from unrolled.search.ctc import Decoded, Decoder, best_path
 from unrolled.search.ctc.confidence import with_confidences
+from unrolled.search.ctc.hotwords import HOTWORD_WEIGHT, read_phrases
 from unrolled.search.ctc.label_text import words_between
 from unrolled.search.lexicon.weights import check_used
 from unrolled.tasks.recognize import options as declared
@@ -32,6 +33,8 @@ class RecognitionOptions(RescoringOptions):
     word_bonus: float | None = declared.WORD_BONUS.default
     unknown_penalty: float | None = declared.UNKNOWN_PENALTY.default
     share_ends: bool = declared.SHARE_ENDS.default
+    hotwords: Any = declared.HOTWORDS.default  # a file, a list of phrases, or a mapping of phrases to weights
+    hotword_weight: float | None = declared.HOTWORD_WEIGHT.default
     merge: str | None = declared.MERGE.default  # None: max with a lexicon, sum without
     window: float | None = declared.WINDOW.default
     rate: float | None = declared.RATE.default
@@ -49,9 +52,16 @@ class RecognitionOptions(RescoringOptions):
             share_ends=self.share_ends or None,
         )
         self.check_rescoring(self.beam)
-        if self.beam == 1 and (self.lexicon is not None or self.n_best > 1 or self.scorers):
+        if self.hotword_weight is not None and self.hotwords is None:
             raise UserError(
-                "beam=1 is the best path, without lexicon, scorers or n-best list.", "Use a beam of 2 or more."
+                "hotword_weight is for hotwords, and there are none.", "Give them with hotwords (--hotwords)."
+            )
+        if self.beam == 1 and (
+            self.lexicon is not None or self.n_best > 1 or self.scorers or self.hotwords is not None
+        ):
+            raise UserError(
+                "beam=1 is the best path, without lexicon, hotwords, scorers or n-best list.",
+                "Use a beam of 2 or more.",
             )
         declared.MERGE.check(self.merge)
         if self.merge is not None and not self.searches:
@@ -62,7 +72,8 @@ class RecognitionOptions(RescoringOptions):
     @property
     def searches(self) -> bool:
         """True if the options need more than the best label of each step."""
-        return self.lexicon is not None or self.n_best > 1 or (self.beam or 1) > 1 or len(self.scorers) > 0
+        asked = self.lexicon is not None or self.hotwords is not None or len(self.scorers) > 0
+        return asked or self.n_best > 1 or (self.beam or 1) > 1
 
 
 class TimeSpan(NamedTuple):
@@ -95,7 +106,7 @@ class Recognized:
 
 
 def loaded(options: RecognitionOptions, labels: Labels) -> RecognitionOptions:
-    """The options with lexicon and language model read from their files."""
+    """The options with lexicon, language model and hotwords read from their files."""
     names, lexicon, lm = list(labels.names), options.lexicon, options.lm
     if isinstance(lexicon, str) or hasattr(lexicon, "__fspath__"):
         lexicon = Lexicon.read(lexicon, names, skip_unspellable=True, share_ends=options.share_ends)
@@ -105,7 +116,10 @@ def loaded(options: RecognitionOptions, labels: Labels) -> RecognitionOptions:
         lexicon = Lexicon.spelt([(word, said, "") for word, said in lexicon.spellings()], names, share_ends=True)
     if isinstance(lm, str) or hasattr(lm, "__fspath__"):
         lm = NGram.load(lm)
-    return replace(options, lexicon=lexicon, lm=lm)
+    hotwords = None if options.hotwords is None else read_phrases(options.hotwords)
+    if hotwords is not None and labels.lowercase:
+        hotwords = {phrase.lower(): weight for phrase, weight in hotwords.items()}
+    return replace(options, lexicon=lexicon, lm=lm, hotwords=hotwords)
 
 
 class Search:
@@ -131,6 +145,8 @@ class Search:
             word_bonus=options.word_bonus or 0.0,
             scorers=options.scorers,
             symbols=self.labels.symbols,
+            hotwords=options.hotwords,
+            hotword_weight=HOTWORD_WEIGHT if options.hotword_weight is None else options.hotword_weight,
             merge=options.merge or ("max" if with_words else "sum"),
             unknown_penalty=options.unknown_penalty,
         )
