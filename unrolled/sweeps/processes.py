@@ -1,0 +1,90 @@
+"""Several processes of one sweep on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from unrolled.errors import UserError, note
+
+LOOK = 0.5  # seconds between two looks at the processes
+PATIENCE = 60.0  # seconds that processes get to save their trials
+RESTARTS = 3  # of killed processes, for each that was asked for
+
+
+class Processes:
+    """Processes that run trials, each in a session of its own: Ctrl-C reaches them through this one, once."""
+
+    def __init__(self, number: int, job: Mapping[str, Any], gpus: int) -> None:
+        self.job, self.gpus, self.restarts = job, gpus, RESTARTS * number
+        self.running = [self._start(index) for index in range(number)]
+
+    def _start(self, index: int) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "unrolled.sweeps.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env=environment(index, self.gpus),
+        )
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(self.job))
+        process.stdin.close()
+        return process
+
+    def wait(self, look: Callable[[], None]) -> None:
+        """Wait for the end of all, calling `look` now and then; a process that was killed gets a successor."""
+        try:
+            while any(process.poll() is None for process in self.running):
+                time.sleep(LOOK)
+                look()
+                for index, process in enumerate(self.running):
+                    if process.returncode is not None and process.returncode < 0 and self.restarts:
+                        self.restarts -= 1
+                        note(f"A process of the sweep was killed by signal {-process.returncode}; another one begins.")
+                        self.running[index] = self._start(index)
+        finally:
+            self.stop()
+            look()
+        self._raise()
+
+    def stop(self) -> None:
+        """Let the processes save their trials and end."""
+        for process in self.running:
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+        end = time.monotonic() + PATIENCE
+        for process in self.running:
+            try:
+                process.wait(max(0.1, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _raise(self) -> None:
+        """The error of the first process that ended with one."""
+        for process in self.running:
+            assert process.stdout is not None
+            said = process.stdout.read().strip().rpartition("\n")[2]
+            if process.returncode == 2 and said.startswith("["):
+                raise UserError(*json.loads(said))
+            if process.returncode not in (0, 130):
+                raise UserError(f"A process of the sweep ended with exit code {process.returncode}.", "See above.")
+
+
+def environment(index: int, gpus: int) -> dict[str, str]:
+    """The environment of a process: of several GPUs it sees one.
+
+    >>> environment(3, gpus=2)["CUDA_VISIBLE_DEVICES"]
+    '1'
+    """
+    given = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    names = [name for name in given if name] or [str(number) for number in range(gpus)]
+    return {**os.environ, **({"CUDA_VISIBLE_DEVICES": names[index % gpus]} if gpus > 1 else {})}
