@@ -196,7 +196,8 @@ class Trials:
         quantile = max(0.1, min(0.5, 5 / complete))  # five trials or more among the best
         with _quiet():
             found = get_param_importances(self.study, evaluator=PedAnovaImportanceEvaluator(target_quantile=quantile))
-        return {path: float(share) for path, share in found.items()}
+        shares = {path: float(share) for path, share in found.items()}
+        return shares if len(set(shares.values())) > 1 else {}  # equal shares: scores that cannot be told apart
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
