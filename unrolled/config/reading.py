@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from unrolled.config.describe import Key, S, is_unicode, keys, plain, sections_of, show
+from unrolled.config.describe import Key, S, Section, is_unicode, keys, plain, sections_of, show
 from unrolled.errors import UserError, unknown_name
 
 RECIPE, SWEEP = "recipe", "sweep"  # tables of a file that are not for training

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
-from pathlib import Path
 from typing import Any
 
 from unrolled.config import (
@@ -230,5 +229,6 @@ def differences(old: str, new: str) -> list[str]:
     """The keys in which two files of sweeps differ, with both values."""
     before, after = (dict(_flat(tomllib.loads(text))) for text in (old, new))
     names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-    return [f"{name.removeprefix(f'{TABLE}.')}: {show(before.get(name))}, now {show(after.get(name))}" for name in names]
-
+    return [
+        f"{name.removeprefix(f'{TABLE}.')}: {show(before.get(name))}, now {show(after.get(name))}" for name in names
+    ]

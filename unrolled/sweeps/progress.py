@@ -80,6 +80,4 @@ def parameters(params: Mapping[str, Any]) -> str:
     >>> parameters({"train.lr": 0.00312345, "model.cell": "gru"})
     'train.lr=0.003123 model.cell=gru'
     """
-    return " ".join(
-        f"{path}={f'{value:.4g}' if isinstance(value, float) else value}" for path, value in params.items()
-    )
+    return " ".join(f"{path}={f'{value:.4g}' if isinstance(value, float) else value}" for path, value in params.items())

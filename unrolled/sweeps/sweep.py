@@ -16,14 +16,15 @@ from unrolled.errors import UserError
 from unrolled.hub import is_address
 from unrolled.jobs import Target, TrainingJob, load_model
 from unrolled.model import Model
-from unrolled.sweeps.outputs import BEST_CONFIG, PAGE, SWEEP, Outputs
+from unrolled.own_code import text_of
+from unrolled.sweeps.outputs import BEST_CONFIG, PAGE, SWEEP
 from unrolled.sweeps.plan import Plan, differences, make_plan
 from unrolled.sweeps.processes import Processes
 from unrolled.sweeps.progress import SweepProgress
 from unrolled.sweeps.rows import TrialRow, as_csv, best_of
 from unrolled.sweeps.settings import SweepSettings
 from unrolled.sweeps.trial import Bounds, SharedReader
-from unrolled.sweeps.trials import Trials, file_lock
+from unrolled.sweeps.trials import file_lock
 from unrolled.sweeps.worker import TrialLoop, check_hope, loop_of
 from unrolled.tasks import TASKS, Task
 from unrolled.training import Goal, hash_of
@@ -95,12 +96,11 @@ def run_sweep(
     *,
     out: Path | None = None,
     init: str | None = None,
-    own: str | None = None,
     quiet: bool = False,
 ) -> Sweep:
     """Run the trials of a sweep, or go on with it; the same folder is the same sweep.
 
-    `settings` are those of `SweepSettings`; `own` is the text of a task of the user's, for other processes.
+    `settings` are those of `SweepSettings`.
     """
     if RankPlace.of(os.environ).world > 1:
         raise UserError("A sweep starts its own processes.", "Start it without torchrun, with --workers.")
@@ -109,10 +109,14 @@ def run_sweep(
     plan, stored = make_plan(target, overrides, extra, init)
     chosen = read_config(SweepSettings, None, extra={**stored, **settings})
     deadline = None if chosen.seconds is None else time.time() + chosen.seconds
-    text = plan.as_toml(chosen, f"A sweep. To go on with it: unrolled sweep {SWEEP} --out FOLDER, where FOLDER is the folder of this file.")
+    text = plan.as_toml(
+        chosen,
+        f"A sweep. To go on with it: unrolled sweep {SWEEP} --out FOLDER, where FOLDER is the folder of this file.",
+    )
     folder = out or Path("runs", f"sweep-{plan.task.name}-{hash_of(text.encode())[:8]}")
     _check_folder(folder, text)
-    if chosen.workers > 1 and own is None and target.task.name not in TASKS:
+    own = text_of(type(plan.task))  # a task of the user's, for other processes
+    if chosen.workers > 1 and own is None and type(plan.task) is not TASKS.get(plan.task.name):
         raise UserError("Several processes cannot share this task.", "Name it as FILE.py:CLASS, or use workers=1.")
     reader = SharedReader(plan.task)
     probe = _probe(plan, reader)
@@ -204,7 +208,9 @@ def _probe(plan: Plan, reader: SharedReader) -> TrainingJob:
 
 def _introduction(plan: Plan, job: TrainingJob, folder: Path, limit: int | None, settings: SweepSettings) -> str:
     many = f"{settings.workers} processes, " if settings.workers > 1 else ""
-    end = " and ".join([*([f"{limit} trials"] if limit else []), *([f"at most {settings.time}"] if settings.time else [])])
+    end = " and ".join(
+        [*([f"{limit} trials"] if limit else []), *([f"at most {settings.time}"] if settings.time else [])]
+    )
     rows = [f"  {path} = {space}" for path, space in plan.spaces.items()]
     return "\n".join(
         [
