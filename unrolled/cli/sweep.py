@@ -74,9 +74,10 @@ def sweep(
 ) -> None:
     """Search for good settings: train many models, each with other values of some keys.
 
-    The folder gets trials.csv, best.toml (`unrolled train best.toml` trains the best model again), best.safetensors,
-    pictures and sweep.html. The same command goes on with a stopped sweep; on several machines with a shared folder,
-    it joins.
+    The folder gets trials.csv, best.toml, best.safetensors, pictures and the page sweep.html.
+    `unrolled train best.toml` trains the best model again.
+
+    The same command goes on with a stopped sweep. On several machines with a shared folder, it joins.
     """
     from unrolled.jobs import find_target
     from unrolled.sweeps import run_sweep
