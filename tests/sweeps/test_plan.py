@@ -87,7 +87,7 @@ def test_all_mistakes_are_in_one_message() -> None:
         ),
         (
             ["model.cell=choice(gru, rnn)", "model.peephole=current"],
-            'model.peephole=\'current\' does nothing here: it belongs to model.cell=lstm, and model.cell is gru. '
+            "model.peephole='current' does nothing here: it belongs to model.cell=lstm, and model.cell is gru. "
             "Leave it out.",
         ),
         (["train.lr=log(1, 2)", "train.lr=log(nan, 2)"], "train.lr=log(nan, 2): a bound is not a finite number."),
@@ -119,7 +119,9 @@ def test_a_fixed_key_that_does_nothing_in_a_trial_has_its_default_there() -> Non
 
 
 def test_combinations_are_all_and_each_once() -> None:
-    plan = plan_of("model.num_layers=int(1, 3)", "model.cell=choice(lstm, gru)", "train.hold=uniform(0, 0.5, step=0.25)")
+    plan = plan_of(
+        "model.num_layers=int(1, 3)", "model.cell=choice(lstm, gru)", "train.hold=uniform(0, 0.5, step=0.25)"
+    )
     found = plan.combinations(100)
     assert found is not None
     assert len(found) == len({tuple(one.values()) for one in found}) == 3 * 2 * 3

@@ -86,6 +86,8 @@ def test_a_killed_sweep_goes_on(data: Path, tmp_path: Path) -> None:
     chosen = {"train.lr": float(rows[2]["train.lr"]), "model.cell": rows[2]["model.cell"]}
     model = unrolled.train("classify", train=data, set={**undisturbed, **chosen}, out=tmp_path / "run", quiet=True)
     assert model.scores["accuracy"] == float(rows[2]["score"])
+    short = unrolled.sweep("classify", train=data, set={**SETTINGS, **SPACES}, trials=3, out=tmp_path / "b", quiet=True)
+    assert [str(row["train.lr"]) for row in short.trials] == [rows[i]["train.lr"] for i in (0, 2, 3)]
 
 
 def test_ctrl_c_saves_and_the_same_command_goes_on(data: Path, tmp_path: Path) -> None:

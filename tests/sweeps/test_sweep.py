@@ -28,9 +28,7 @@ def data() -> Path:
     return made_once("sweep-words.tsv", write_words)
 
 
-def run(
-    data: Path, out: Path, more: Mapping[str, Any] | None = None, *, draw: bool = False, **options: Any
-) -> Sweep:
+def run(data: Path, out: Path, more: Mapping[str, Any] | None = None, *, draw: bool = False, **options: Any) -> Sweep:
     changes = {**SETTINGS, **SPACES, **(more or {})}
     with pytest.MonkeyPatch.context() as patch:
         if not draw:
@@ -50,7 +48,9 @@ def result(data: Path, finished: Path) -> Sweep:
 
 
 def study_of(folder: Path) -> optuna.Study:
-    return optuna.load_study(study_name="sweep", storage=JournalStorage(JournalFileBackend(str(folder / "journal.log"))))
+    return optuna.load_study(
+        study_name="sweep", storage=JournalStorage(JournalFileBackend(str(folder / "journal.log")))
+    )
 
 
 def table(folder: Path) -> list[dict[str, str]]:
@@ -157,7 +157,7 @@ def test_the_data_is_checked_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"nowhere\.tsv"):
         run(tmp_path / "nowhere.tsv", tmp_path / "sweep")
     assert not (tmp_path / "sweep").exists()
-    with pytest.raises(UserError, match="Unknown key 'trails'. Did you mean 'trials'"):
+    with pytest.raises(UserError, match=r"Unknown key 'trails'\. Did you mean 'trials'"):
         run(tmp_path / "nowhere.tsv", tmp_path / "sweep", trails=3)
 
 

@@ -240,7 +240,7 @@ def _distribution(space: Space) -> BaseDistribution:
 
 
 class _NumberedSampler(BaseSampler):
-    """A sampler whose draws depend on the seed, a trial's number and the trials before it: it can stop and go on."""
+    """A sampler whose draws depend on the seed and on the trials before alone: a sweep can stop and go on."""
 
     def __init__(self, settings: SweepSettings) -> None:
         self.settings = settings
@@ -251,7 +251,9 @@ class _NumberedSampler(BaseSampler):
         return RandomSampler(seed=seed) if self.settings.sampler == "random" else TPESampler(seed=seed)
 
     def before_trial(self, study: Any, trial: Any) -> None:
-        self.inner = self._make(trial.number)
+        """Trials that go on with others draw nothing, and do not count."""
+        before = [one for one in study.get_trials(deepcopy=False) if one.number < trial.number]
+        self.inner = self._make(sum(BEFORE not in one.user_attrs for one in before))
         self.inner.before_trial(study, trial)
 
     def infer_relative_search_space(self, study: Any, trial: Any) -> dict[str, BaseDistribution]:
