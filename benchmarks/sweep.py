@@ -37,7 +37,7 @@ SEARCH = {
     "model.dropout": "uniform(0, 0.7)",
     "model.cell": "choice(lstm, gru, rnn)",
 }
-REAL = {"data.label_column": 1, "data.text_column": 3, "train.epochs": 1, "train.threads": 1}
+REAL = {"data.label_column": "1", "data.text_column": "3", "train.epochs": 1, "train.threads": 1}
 
 
 def overhead(trials: int, folder: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from unrolled.training.folder import CONFIG, INIT, locked
 from unrolled.training.watching import Callback, WatchedRun
 
 KEPT_DATA = 2  # data sets that a process keeps
+COLLECT = 10.0  # seconds of trials after which their memory is collected
 
 
 class SharedReader:
@@ -114,7 +115,7 @@ class Outcome:
     interrupted: BaseException | None = None  # by Ctrl-C and the like
 
 
-@dataclass(frozen=True)
+@dataclass
 class TrialRunner:
     """Runs the trials of one process."""
 
@@ -124,6 +125,7 @@ class TrialRunner:
     folder: Path
     threads: int
     bounds: Bounds
+    collected: float = field(default_factory=time.monotonic)  # the time of the last garbage collection
 
     def run(self, asked: Asked) -> Outcome:
         """Train to the end, or to where the trial is pruned, fails or is stopped."""
@@ -182,7 +184,10 @@ class TrialRunner:
         return (folder / CONFIG).is_file()
 
     def _release(self) -> None:
-        gc.collect()  # a run's objects know one another
+        """Free the memory of a run, whose objects know one another; a collection takes as long as a tiny trial."""
+        if torch.cuda.is_available() or time.monotonic() - self.collected > COLLECT:
+            gc.collect()
+            self.collected = time.monotonic()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 
