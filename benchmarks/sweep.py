@@ -26,7 +26,7 @@ import torch
 
 import unrolled
 from tests.sweeps.tiny import write_words
-from unrolled.sweeps.trial import Outcome, TrialRunner
+from unrolled.sweeps.trial import TrialOutcome, TrialRunner
 
 TINY = {"model.hidden_size": 8, "train.max_steps": 30, "train.eval_every": 10, "train.threads": 1}
 SEARCH = {
@@ -76,11 +76,11 @@ def overhead(trials: int, folder: Path) -> dict[str, Any]:
 class Timed:
     """A block in which the CPU seconds of every trial are noted."""
 
-    def __init__(self, seconds: list[float], look: Callable[[Outcome], None] = lambda outcome: None) -> None:
+    def __init__(self, seconds: list[float], look: Callable[[TrialOutcome], None] = lambda outcome: None) -> None:
         self.seconds, self.look, self.run = seconds, look, TrialRunner.run
 
     def __enter__(self) -> None:
-        def run(runner: TrialRunner, asked: Any) -> Outcome:
+        def run(runner: TrialRunner, asked: Any) -> TrialOutcome:
             begun = time.process_time()
             outcome = self.run(runner, asked)
             self.seconds.append(time.process_time() - begun)
@@ -103,7 +103,7 @@ def quality(sampler: str, pruner: str, seconds: float, seed: int, data: Path, fo
     spent, path = list[float](), list[tuple[float, float]]()
     counts: dict[str, int] = {}
 
-    def look(outcome: Outcome) -> None:
+    def look(outcome: TrialOutcome) -> None:
         counts[outcome.state] = counts.get(outcome.state, 0) + 1
         if outcome.state == "complete" and outcome.score is not None and sum(spent) <= seconds:
             path.append((sum(spent), max([outcome.score, *(score for _, score in path)])))

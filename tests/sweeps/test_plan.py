@@ -9,12 +9,12 @@ import pytest
 
 from unrolled import UserError, choice, integer, log, uniform
 from unrolled.jobs import find_target
-from unrolled.sweeps.plan import Plan, differences, make_plan
+from unrolled.sweeps.plan import SweepPlan, differences, make_plan
 from unrolled.sweeps.settings import SweepSettings, seconds_of
-from unrolled.sweeps.spaces import Alternatives, Interval, parse_space
+from unrolled.sweeps.spaces import Alternatives, NumberRange, parse_space
 
 
-def plan_of(*overrides: str, target: str | Path = "classify", **extra: Any) -> Plan:
+def plan_of(*overrides: str, target: str | Path = "classify", **extra: Any) -> SweepPlan:
     changes = {name.replace("__", "."): value for name, value in extra.items()}
     return make_plan(find_target(target), list(overrides), changes)[0]
 
@@ -33,7 +33,7 @@ def plan_of(*overrides: str, target: str | Path = "classify", **extra: Any) -> P
         ("choice('a, b', [1, 2])", choice("'a, b'", "[1, 2]")),
     ],
 )
-def test_a_text_and_a_function_give_the_same_space(text: str, space: Interval | Alternatives) -> None:
+def test_a_text_and_a_function_give_the_same_space(text: str, space: NumberRange | Alternatives) -> None:
     assert parse_space(text, str) == space
     assert parse_space(str(space), str) == space or "'" in text
 

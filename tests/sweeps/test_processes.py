@@ -35,7 +35,7 @@ def operations(folder: Path) -> list[dict[str, Any]]:
 
 
 def starts_of(folder: Path) -> Counter[int]:
-    """How often a process took each trial as its own."""
+    """The number of processes that took each trial as their own."""
     return Counter(one["trial_id"] for one in operations(folder) if "worker" in one.get("user_attr", ()))
 
 

@@ -168,7 +168,9 @@ def test_a_trial_that_time_stops_goes_on_with_the_same_bits(
     spaces = {"train.lr": "choice(0.01, 0.02)", "model.cell": "gru"}
     whole = run(data, tmp_path / "whole", spaces, keep=True)
     looks = iter(range(10_000))
-    monkeypatch.setattr("unrolled.sweeps.trial.Bounds.reached", property(lambda _: "time" if next(looks) > 5 else ""))
+    monkeypatch.setattr(
+        "unrolled.sweeps.trial.SweepBounds.reached", property(lambda _: "time" if next(looks) > 5 else "")
+    )
     with pytest.raises(UserError, match="is complete yet"):
         run(data, tmp_path / "cut", spaces, keep=True).best_trial  # noqa: B018
     monkeypatch.undo()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,26 +26,6 @@ Searched = Annotated[
         "or one value for all trials: model.cell=gru. Repeatable. `unrolled new` lists the keys.",
     ),
 ]
-Trials = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="Trials in all. Default: 20, or no limit with --time.")
-]
-Time = Annotated[str | None, typer.Option(metavar="TIME", help="Stop after this time: 90s, 30m, 2h, 1h30m.")]
-Workers = Annotated[
-    int | None,
-    typer.Option(metavar="N", min=1, help="Processes on this machine, which divide its threads. Default: 1."),
-]
-Sampler = Annotated[
-    str | None,
-    typer.Option(metavar="tpe|random", help="tpe learns from the trials before; random does not. Default: tpe."),
-]
-Pruner = Annotated[
-    str | None,
-    typer.Option(
-        metavar="median|hyperband|none",
-        help="Ends trials early whose validation scores are poor beside those of others. Default: median.",
-    ),
-]
-Seed = Annotated[int | None, typer.Option(metavar="N", min=0, help="Seed of the search. Default: 0.")]
 SweepFolder = Annotated[
     Path | None,
     typer.Option(
@@ -52,22 +33,47 @@ SweepFolder = Annotated[
     ),
 ]
 Init = Annotated[str | None, typer.Option(metavar="MODEL", help="Start every trial from a model or hub:ORG/NAME.")]
-Keep = Annotated[bool, typer.Option("--keep", help="Keep the models and checkpoints of all trials.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing while the sweep runs.")]
+
+
+@dataclass(frozen=True)
+class Search:
+    """Flags that are settings of a sweep; None: as the config file says."""
+
+    trials: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Trials in all. Default: 20, or no limit with --time.")
+    ] = None
+    time: Annotated[str | None, typer.Option(metavar="TIME", help="Stop after this time: 90s, 30m, 2h, 1h30m.")] = None
+    workers: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Processes on this machine, which divide its threads. Default: 1."),
+    ] = None
+    sampler: Annotated[
+        str | None,
+        typer.Option(metavar="tpe|random", help="tpe learns from the trials before; random does not. Default: tpe."),
+    ] = None
+    pruner: Annotated[
+        str | None,
+        typer.Option(
+            metavar="median|hyperband|none",
+            help="Ends trials early whose validation scores are poor beside those of others. Default: median.",
+        ),
+    ] = None
+    seed: Annotated[int | None, typer.Option(metavar="N", min=0, help="Seed of the search. Default: 0.")] = None
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the models and checkpoints of all trials.")] = False
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Those that the user gave."""
+        return {name: value for name, value in asdict(self).items() if value is not None and value is not False}
 
 
 def sweep(
     target: Target,
+    search: Search,
     overrides: Searched = None,
-    trials: Trials = None,
-    time: Time = None,
-    workers: Workers = None,
     out: SweepFolder = None,
-    sampler: Sampler = None,
-    pruner: Pruner = None,
-    seed: Seed = None,
     init: Init = None,
-    keep: Keep = False,
     quiet: Quiet = False,
     own: OwnTask = None,
     **values: Any,
@@ -84,6 +90,4 @@ def sweep(
 
     found = find_target(target, own)
     keys = config_keys(found.task, values, overrides)
-    given = {"trials": trials, "time": time, "workers": workers, "sampler": sampler, "pruner": pruner, "seed": seed}
-    settings = {name: value for name, value in given.items() if value is not None} | ({"keep": True} if keep else {})
-    run_sweep(found, overrides or [], keys, settings, out=out, init=init, quiet=quiet)
+    run_sweep(found, overrides or [], keys, search.given, out=out, init=init, quiet=quiet)

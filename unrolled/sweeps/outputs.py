@@ -9,7 +9,7 @@ from pathlib import Path
 
 from unrolled.sweeps.figures import TrialsFigures
 from unrolled.sweeps.page import page_of
-from unrolled.sweeps.plan import Plan
+from unrolled.sweeps.plan import SweepPlan
 from unrolled.sweeps.rows import TrialRow, as_csv, best_of
 from unrolled.sweeps.trial import trial_folder
 from unrolled.sweeps.trials import Trials, file_lock
@@ -26,7 +26,7 @@ class Outputs:
     """The files of one sweep, which all its processes write."""
 
     folder: Path
-    plan: Plan
+    plan: SweepPlan
     goal: Goal
 
     def update(self, rows: Sequence[TrialRow], *, keep: bool) -> None:

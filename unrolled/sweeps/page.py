@@ -13,13 +13,13 @@ from typing import Any
 
 from unrolled.see.report import plotly_script
 from unrolled.sweeps.figures import TrialsFigures
-from unrolled.sweeps.plan import Plan
+from unrolled.sweeps.plan import SweepPlan
 from unrolled.training import Goal
 
 FILES = files("unrolled.sweeps") / "page_files"
 
 
-def page_of(folder: Path, plan: Plan, goal: Goal, figures: TrialsFigures, pictures: Mapping[str, bytes]) -> str:
+def page_of(folder: Path, plan: SweepPlan, goal: Goal, figures: TrialsFigures, pictures: Mapping[str, bytes]) -> str:
     """The page; without plotly its pictures do not move."""
     has_plotly = importlib.util.find_spec("plotly") is not None
     kept = {name: raw for name, raw in pictures.items() if not (has_plotly and name == "parallel")}

@@ -25,7 +25,7 @@ from unrolled.config.describe import show, toml_value
 from unrolled.errors import UserError
 from unrolled.jobs import Target
 from unrolled.sweeps.settings import SweepSettings
-from unrolled.sweeps.spaces import FORMS, Alternatives, Interval, Space, is_space, parse_space
+from unrolled.sweeps.spaces import FORMS, Alternatives, NumberRange, Space, is_space, parse_space
 from unrolled.tasks import Task
 
 TABLE = "sweep"
@@ -35,8 +35,8 @@ Given = tuple[str, Any, str]  # a key, its space or the text of one, and the beg
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What a sweep tries; `spaces` are in the order of their choice: keys that decide about others come first."""
+class SweepPlan:
+    """A sweep's base and its spaces, in the order of their choice: keys that decide about others come first."""
 
     task: Task
     base: Any
@@ -119,7 +119,7 @@ class Plan:
 
 def make_plan(
     target: Target, overrides: Sequence[str], extra: Mapping[str, Any], init: str | None = None
-) -> tuple[Plan, dict[str, Any]]:
+) -> tuple[SweepPlan, dict[str, Any]]:
     """The plan of a target and its changes, and the settings in the file's table; every mistake in one report."""
     cls = target.task.config_class
     stored, settings = _table(target)
@@ -150,7 +150,7 @@ def make_plan(
             "Nothing varies: no key has a search space.", f"Such as --set 'train.lr=log(1e-4, 1e-2)'. {FORMS}"
         )
     init = init or settings.pop(INIT, None)
-    plan = Plan(target.task, base, dict(_in_order(cls, found)), init)
+    plan = SweepPlan(target.task, base, dict(_in_order(cls, found)), init)
     _check_use(plan)
     return plan, settings
 
@@ -184,7 +184,7 @@ def _checked(cls: Any, path: str, given: Any, where: str) -> Space:
     try:
         if isinstance(given, list):
             given = Alternatives(tuple(given))
-        if not isinstance(given, (Interval, Alternatives)):
+        if not isinstance(given, (NumberRange, Alternatives)):
             given = parse_space(str(given), lambda text: parsed_value(cls, path, text))
         space: Space = given.of(keys(cls)[path])
     except UserError as error:
@@ -207,13 +207,13 @@ def _in_order(cls: Any, spaces: Mapping[str, Space]) -> list[tuple[str, Space]]:
     return rows
 
 
-def _check_use(plan: Plan) -> None:
+def _check_use(plan: SweepPlan) -> None:
     """An error for keys that do nothing in any trial."""
     cls, problems = plan.task.config_class, list[UserError]()
     for path in [*plan.spaces, *plan._may_idle]:
         above = deciding(cls, path) & plan.spaces.keys()
         ends = {p: Alternatives(tuple(plan.spaces[p].ends)) for p in plan.spaces if p in above}
-        trials = Plan(plan.task, plan.base, ends).combinations(10_000) if ends else [{}]
+        trials = SweepPlan(plan.task, plan.base, ends).combinations(10_000) if ends else [{}]
         values = dict(plan._base_values)
         reasons = [why_not(cls, {**values, **trial}, path) for trial in trials or []]
         if reasons and None not in reasons:

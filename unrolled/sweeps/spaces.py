@@ -21,7 +21,7 @@ CLOSING = {")": "(", "]": "[", "}": "{"}
 
 
 @dataclass(frozen=True)
-class Interval:
+class NumberRange:
     """Numbers between two bounds, which belong to it."""
 
     low: float
@@ -35,7 +35,7 @@ class Interval:
         step = "" if self.step is None else f", step={_number(self.step)}"
         return f"{name}({_number(self.low)}, {_number(self.high)}{step})"
 
-    def of(self, key: Key) -> Interval:
+    def of(self, key: Key) -> NumberRange:
         """The interval for a key: whole numbers, where it has no others."""
         whole = self.whole or (int in key.kinds and float not in key.kinds)
         found = replace(self, whole=whole)
@@ -106,26 +106,26 @@ class Alternatives:
         return list(self.values)
 
 
-Space = Interval | Alternatives
+Space = NumberRange | Alternatives
 
 
-def log(low: float, high: float) -> Interval:
+def log(low: float, high: float) -> NumberRange:
     """For `unrolled.sweep`: numbers from `low` to `high`, uniform in their logarithm.
 
     >>> print(log(1e-4, 1e-2))
     log(0.0001, 0.01)
     """
-    return Interval(low, high, log=True)
+    return NumberRange(low, high, log=True)
 
 
-def uniform(low: float, high: float, step: float | None = None) -> Interval:
+def uniform(low: float, high: float, step: float | None = None) -> NumberRange:
     """For `unrolled.sweep`: numbers from `low` to `high`, `step` apart if it is given."""
-    return Interval(low, high, step=step)
+    return NumberRange(low, high, step=step)
 
 
-def integer(low: int, high: int, step: int | None = None, log: bool = False) -> Interval:
+def integer(low: int, high: int, step: int | None = None, log: bool = False) -> NumberRange:
     """For `unrolled.sweep`: whole numbers from `low` to `high`, both included."""
-    return Interval(low, high, log=log, whole=True, step=step)
+    return NumberRange(low, high, log=log, whole=True, step=step)
 
 
 def choice(*values: Any) -> Alternatives:
@@ -139,14 +139,16 @@ def choice(*values: Any) -> Alternatives:
 
 def is_space(value: object) -> bool:
     """True for a space, and for a text that has the form of one."""
-    return isinstance(value, (Interval, Alternatives)) or (isinstance(value, str) and CALL.fullmatch(value) is not None)
+    return isinstance(value, (NumberRange, Alternatives)) or (
+        isinstance(value, str) and CALL.fullmatch(value) is not None
+    )
 
 
 def parse_space(text: str, parse: Callable[[str], Any]) -> Space:
     """The space of a text; `parse` reads a value of a choice.
 
     >>> parse_space("int(1, 4)", str), parse_space("choice(a, [1, 2])", str)
-    (Interval(low=1.0, high=4.0, log=False, whole=True, step=None), Alternatives(values=('a', '[1, 2]')))
+    (NumberRange(low=1.0, high=4.0, log=False, whole=True, step=None), Alternatives(values=('a', '[1, 2]')))
     """
     match = CALL.fullmatch(text)
     if match is None:
@@ -166,7 +168,7 @@ def parse_space(text: str, parse: Callable[[str], Any]) -> Space:
         raise UserError(f"{name} takes two numbers.", FORMS)
     low, high = map(_parsed, plain)
     logarithmic = name in ("log", "logint") or "log" in parts
-    return Interval(low, high, log=logarithmic, whole=name in ("int", "integer", "logint"), step=step)
+    return NumberRange(low, high, log=logarithmic, whole=name in ("int", "integer", "logint"), step=step)
 
 
 def _parsed(text: str) -> float:
@@ -217,7 +219,7 @@ def label_of(value: Any) -> str | int | float | bool | None:
 
 def from_label(space: Space, label: Any) -> Any:
     """The value of a label."""
-    if isinstance(space, Interval):
+    if isinstance(space, NumberRange):
         return int(label) if space.whole else float(label)
     return next(value for value in space.values if label_of(value) == label and type(label_of(value)) is type(label))
 

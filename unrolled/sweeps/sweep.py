@@ -18,12 +18,12 @@ from unrolled.jobs import Target, TrainingJob, load_model
 from unrolled.model import Model
 from unrolled.own_code import text_of
 from unrolled.sweeps.outputs import BEST_CONFIG, PAGE, SWEEP
-from unrolled.sweeps.plan import Plan, differences, make_plan
+from unrolled.sweeps.plan import SweepPlan, differences, make_plan
 from unrolled.sweeps.processes import Processes
 from unrolled.sweeps.progress import SweepProgress
 from unrolled.sweeps.rows import TrialRow, as_csv, best_of
 from unrolled.sweeps.settings import SweepSettings
-from unrolled.sweeps.trial import Bounds, SharedReader
+from unrolled.sweeps.trial import SharedReader, SweepBounds
 from unrolled.sweeps.trials import file_lock
 from unrolled.sweeps.worker import TrialLoop, check_hope, loop_of
 from unrolled.tasks import TASKS, Task
@@ -121,7 +121,7 @@ def run_sweep(
     reader = SharedReader(plan.task)
     probe = _probe(plan, reader)
     _begin(folder, text)
-    bounds, threads = Bounds(deadline), max(1, torch.get_num_threads() // chosen.workers)
+    bounds, threads = SweepBounds(deadline), max(1, torch.get_num_threads() // chosen.workers)
     loop = loop_of(folder, plan, chosen, probe.goal, reader, threads, bounds)
     if plan.reads_the_same:
         loop.trials.agree({"data": hash_of(probe.data.fingerprint.encode(), probe.data.contents.encode())})
@@ -193,7 +193,7 @@ def _begin(folder: Path, text: str) -> None:
             write_atomically(folder / SWEEP, text)
 
 
-def _probe(plan: Plan, reader: SharedReader) -> TrainingJob:
+def _probe(plan: SweepPlan, reader: SharedReader) -> TrainingJob:
     """A job of the sweep: an error in the data, or in every config, ends the sweep before it begins."""
     first: UserError | None = None
     for turn in range(PROBES):
@@ -206,7 +206,7 @@ def _probe(plan: Plan, reader: SharedReader) -> TrainingJob:
     raise first
 
 
-def _introduction(plan: Plan, job: TrainingJob, folder: Path, limit: int | None, settings: SweepSettings) -> str:
+def _introduction(plan: SweepPlan, job: TrainingJob, folder: Path, limit: int | None, settings: SweepSettings) -> str:
     many = f"{settings.workers} processes, " if settings.workers > 1 else ""
     end = " and ".join(
         [*([f"{limit} trials"] if limit else []), *([f"at most {settings.time}"] if settings.time else [])]

@@ -18,9 +18,9 @@ from unrolled.config import apply
 from unrolled.errors import Note, UserError
 from unrolled.jobs import TrainingJob, find_target
 from unrolled.see.views.runs import evaluations
-from unrolled.sweeps.plan import Plan
+from unrolled.sweeps.plan import SweepPlan
 from unrolled.sweeps.rows import State
-from unrolled.sweeps.trials import Asked
+from unrolled.sweeps.trials import AskedTrial
 from unrolled.tasks import TASKS, Data, Task
 from unrolled.training import Goal, StepInfo
 from unrolled.training.checkpoint import DiskError
@@ -54,7 +54,7 @@ class TimeIsUp(Exception):
 
 
 @dataclass(frozen=True)
-class Bounds:
+class SweepBounds:
     """The end of a process's trials: a time, and the process that started it."""
 
     deadline: float | None = None  # of time.time()
@@ -71,7 +71,7 @@ class Bounds:
 class Reporter(Callback):
     """Reports a run's scores to the sweep, and ends it where they are poor or the time is up."""
 
-    def __init__(self, asked: Asked, bounds: Bounds) -> None:
+    def __init__(self, asked: AskedTrial, bounds: SweepBounds) -> None:
         self.trial, self.bounds = asked.handle, bounds
         self.pruned, self.curve = False, list[tuple[int, float]]()
         self.best: float | None = None
@@ -105,7 +105,7 @@ class Reporter(Callback):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrialOutcome:
     """The end of a trial."""
 
     state: State
@@ -119,21 +119,21 @@ class Outcome:
 class TrialRunner:
     """Runs the trials of one process."""
 
-    plan: Plan
+    plan: SweepPlan
     goal: Goal
     read: Callable[[Any], Data]
     folder: Path
     threads: int
-    bounds: Bounds
+    bounds: SweepBounds
     collected: float = field(default_factory=time.monotonic)  # the time of the last garbage collection
 
-    def run(self, asked: Asked) -> Outcome:
+    def run(self, asked: AskedTrial) -> TrialOutcome:
         """Train to the end, or to where the trial is pruned, fails or is stopped."""
         begun, reporter = time.monotonic(), Reporter(asked, self.bounds)
 
-        def outcome(state: State, reason: str = "", interrupted: BaseException | None = None) -> Outcome:
+        def outcome(state: State, reason: str = "", interrupted: BaseException | None = None) -> TrialOutcome:
             run = {"seconds": round(time.monotonic() - begun, 3), "steps": reporter.steps, "epochs": reporter.epochs}
-            return Outcome(state, reporter.best, {**run, "curve": reporter.curve}, reason, interrupted)
+            return TrialOutcome(state, reporter.best, {**run, "curve": reporter.curve}, reason, interrupted)
 
         try:
             with warnings.catch_warnings():
@@ -155,7 +155,7 @@ class TrialRunner:
             return outcome("pruned")
         return outcome("complete") if reporter.best is not None else outcome("failed", "it was never evaluated")
 
-    def _train(self, asked: Asked, reporter: Reporter) -> None:
+    def _train(self, asked: AskedTrial, reporter: Reporter) -> None:
         folder = trial_folder(self.folder, asked.number)
         resumed = self._taken_over(asked, folder)
         if resumed:
@@ -174,7 +174,7 @@ class TrialRunner:
             else:
                 job.run(folder, quiet=True, callbacks=[reporter])
 
-    def _taken_over(self, asked: Asked, folder: Path) -> bool:
+    def _taken_over(self, asked: AskedTrial, folder: Path) -> bool:
         """True if the trial goes on with the run of another, whose folder becomes its own."""
         if asked.before is None:
             return False

@@ -22,7 +22,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from unrolled.errors import UserError
 from unrolled.sweeps.alive import Worker
-from unrolled.sweeps.plan import Plan
+from unrolled.sweeps.plan import SweepPlan
 from unrolled.sweeps.rows import State, TrialRow
 from unrolled.sweeps.settings import SweepSettings
 from unrolled.sweeps.spaces import Alternatives, Space, from_label, label_of, labels
@@ -42,7 +42,7 @@ STATES: dict[TrialState, State] = {
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedTrial:
     """A trial to run: its number, its values, and the trial that it goes on with."""
 
     handle: optuna.trial.Trial
@@ -55,7 +55,7 @@ class Asked:
 class Trials:
     """The trials of a sweep's folder."""
 
-    def __init__(self, folder: Path, plan: Plan, settings: SweepSettings, goal: Goal) -> None:
+    def __init__(self, folder: Path, plan: SweepPlan, settings: SweepSettings, goal: Goal) -> None:
         """Open the journal, or begin it."""
         self.folder, self.plan, self.settings, self.goal = folder, plan, settings, goal
         path = (folder / JOURNAL).absolute()
@@ -98,7 +98,7 @@ class Trials:
         """All combinations, if the sweep can try each once."""
         return self.plan.combinations(min(self.settings.most_trials or LARGEST_GRID, LARGEST_GRID))
 
-    def ask(self, worker: Worker) -> Asked | None:
+    def ask(self, worker: Worker) -> AskedTrial | None:
         """The next trial, which no other process gets; None if there are enough."""
         with self._asking(), _quiet():
             self._bury(worker)
@@ -110,7 +110,7 @@ class Trials:
             trial.set_user_attr(WORKER, worker.name)
             params = self.plan.draw(lambda path, space: _suggested(trial, path, space))
             attributes = trial.user_attrs
-            return Asked(trial, trial.number, params, attributes.get(BEFORE), attributes.get(ATTEMPT, 1))
+            return AskedTrial(trial, trial.number, params, attributes.get(BEFORE), attributes.get(ATTEMPT, 1))
 
     def _queue_grid(self) -> None:
         """Queue those of a few combinations that no trial has yet."""
@@ -140,7 +140,9 @@ class Trials:
     def _queue_again(self, number: int, params: Mapping[str, Any], attempt: int) -> None:
         self.study.enqueue_trial(dict(params), user_attrs={BEFORE: number, ATTEMPT: attempt})
 
-    def finish(self, asked: Asked, state: State, score: float | None, run: Mapping[str, Any], reason: str = "") -> bool:
+    def finish(
+        self, asked: AskedTrial, state: State, score: float | None, run: Mapping[str, Any], reason: str = ""
+    ) -> bool:
         """Record the end of a trial; False if others took this process for dead, and the trial from it."""
         told = {"complete": TrialState.COMPLETE, "pruned": TrialState.PRUNED}.get(state, TrialState.FAIL)
         with self._asking(), _quiet():
@@ -211,7 +213,7 @@ def _fixed(trial: FrozenTrial) -> dict[str, Any]:
     return labels
 
 
-def _value(plan: Plan, path: str, label: Any) -> Any:
+def _value(plan: SweepPlan, path: str, label: Any) -> Any:
     return from_label(plan.spaces[path], label)
 
 

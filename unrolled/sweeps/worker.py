@@ -13,11 +13,11 @@ from unrolled.errors import Note, UserError
 from unrolled.jobs import find_target
 from unrolled.sweeps.alive import Worker
 from unrolled.sweeps.outputs import SWEEP, Outputs
-from unrolled.sweeps.plan import Plan, make_plan
+from unrolled.sweeps.plan import SweepPlan, make_plan
 from unrolled.sweeps.rows import TrialRow
 from unrolled.sweeps.settings import SweepSettings
-from unrolled.sweeps.trial import Bounds, Outcome, SharedReader, TrialRunner
-from unrolled.sweeps.trials import Asked, Trials
+from unrolled.sweeps.trial import SharedReader, SweepBounds, TrialOutcome, TrialRunner
+from unrolled.sweeps.trials import AskedTrial, Trials
 from unrolled.tasks.own import load_task
 from unrolled.training import Goal
 
@@ -49,12 +49,12 @@ class TrialLoop:
                     raise outcome.interrupted
                 check_hope(rows, every=False)
 
-    def _same(self, asked: Asked) -> Outcome | None:
+    def _same(self, asked: AskedTrial) -> TrialOutcome | None:
         """The outcome of an earlier trial with the same values: a run with the same config is the same run."""
         for row in self.trials.rows():
             if row.number != asked.number and row.state == "complete" and dict(row.params) == dict(asked.params):
                 run = {"seconds": 0.0, "steps": row.steps, "epochs": row.epochs, "curve": row.curve}
-                return Outcome("complete", row.score, run, f"the same as trial {row.number}")
+                return TrialOutcome("complete", row.score, run, f"the same as trial {row.number}")
         return None
 
 
@@ -79,7 +79,7 @@ def main() -> None:
         task = None if job["task"] is None else load_task(job["task"])
         plan, _ = make_plan(find_target(folder / SWEEP, task), [], {})
         settings, goal = SweepSettings(**job["settings"]), Goal(**job["goal"])
-        bounds = Bounds(job["deadline"], job["parent"])
+        bounds = SweepBounds(job["deadline"], job["parent"])
         loop_of(folder, plan, settings, goal, SharedReader(plan.task), job["threads"], bounds).run()
     except UserError as error:
         print(json.dumps([error.problem, error.fix]))
@@ -90,12 +90,12 @@ def main() -> None:
 
 def loop_of(
     folder: Path,
-    plan: Plan,
+    plan: SweepPlan,
     settings: SweepSettings,
     goal: Goal,
     reader: SharedReader,
     threads: int,
-    bounds: Bounds,
+    bounds: SweepBounds,
 ) -> TrialLoop:
     """The loop of one process."""
     trials = Trials(folder, plan, settings, goal)
