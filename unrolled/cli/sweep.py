@@ -37,7 +37,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing while the sw
 
 
 @dataclass(frozen=True)
-class Search:
+class SweepFlags:
     """Flags that are settings of a sweep; None: as the config file says."""
 
     trials: Annotated[
@@ -70,7 +70,7 @@ class Search:
 
 def sweep(
     target: Target,
-    search: Search,
+    search: SweepFlags,
     overrides: Searched = None,
     out: SweepFolder = None,
     init: Init = None,

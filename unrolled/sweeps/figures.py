@@ -152,12 +152,11 @@ class TrialsFigures:
         figure = Picture(max(7.0, 1.7 * len(scales) + 0.6), 4.8)
         axis = figure.subplots()
         colours = colormaps["viridis"]
-        rank = {row.number: place for row, place in zip(drawn, scales[-1].places, strict=True)}
-        order = sorted(range(len(drawn)), key=lambda i: (drawn[i].state != "pruned", self._goodness(rank, drawn[i])))
+        order = sorted(range(len(drawn)), key=lambda i: (drawn[i].state != "pruned", self._goodness(drawn[i])))
         for index in order:
             row, heights = drawn[index], [scale.places[index] for scale in scales]
             best = self.best is not None and row.number == self.best.number
-            colour = PRUNED if row.state == "pruned" else colours(self._goodness(rank, row))
+            colour = PRUNED if row.state == "pruned" else colours(self._goodness(row))
             width = 2.6 if best else 0.7 if row.state == "pruned" else 1.2
             axis.plot(range(len(scales)), heights, "-", color=colour, lw=width, zorder=5 if best else 2, clip_on=False)
         for place, scale in enumerate(scales):
@@ -177,9 +176,11 @@ class TrialsFigures:
         axis.set_title(title + ("; grey: pruned" if self.pruned else ""))
         return figure
 
-    def _goodness(self, rank: Mapping[int, float], row: TrialRow) -> float:
-        """0 for the worst score on the axis, 1 for the best."""
-        return rank[row.number] if self.higher_is_better else 1 - rank[row.number]
+    def _goodness(self, row: TrialRow) -> float:
+        """0 for the worst of the complete trials, 1 for the best."""
+        scores = [one.score for one in self.complete if one.score is not None]
+        share = ((row.score or 0.0) - min(scores)) / ((max(scores) - min(scores)) or 1.0)
+        return share if self.higher_is_better else 1 - share
 
     def _any_unused(self, drawn: Sequence[TrialRow]) -> bool:
         return any(key not in row.params for row in drawn for key in self.keys)
