@@ -16,6 +16,8 @@ from unrolled.sweeps.page import page_of
 from unrolled.sweeps.plan import make_plan
 from unrolled.sweeps.progress import SweepProgress
 from unrolled.sweeps.rows import TrialRow, as_csv, best_of
+from unrolled.sweeps.settings import SweepSettings
+from unrolled.sweeps.trials import Trials
 from unrolled.training import Goal
 
 GOAL = Goal("accuracy", higher_is_better=True)
@@ -42,6 +44,15 @@ def test_the_table_holds_every_trial() -> None:
     best = best_of(ROWS, higher_is_better=True)
     assert best is not None
     assert best.number == 2
+
+
+def test_a_loss_is_minimised(tmp_path: Path) -> None:
+    plan, _ = make_plan(find_target("generate"), ["train.lr=log(1e-3, 1)", "train.batch_size=choice(8, 16)"], {})
+    study = Trials(tmp_path, plan, SweepSettings(), Goal("nats_per_token")).study
+    assert study.direction.name == "MINIMIZE"
+    best = best_of(ROWS, higher_is_better=False)
+    assert best is not None
+    assert best.number == 0
 
 
 def test_the_pictures_show_what_is_there() -> None:

@@ -225,9 +225,9 @@ def _check_use(plan: SweepPlan) -> None:
         raise UserError("\n  ".join([f"{len(problems)} keys do nothing here:", *map(str, problems)]))
 
 
-def differences(old: str, new: str) -> list[str]:
-    """The keys in which two files of sweeps differ, with both values."""
-    before, after = (dict(_flat(tomllib.loads(text))) for text in (old, new))
+def differences(old: Mapping[str, Any], new: str) -> list[str]:
+    """The keys in which the file of a sweep differs from a new one, with both values."""
+    before, after = dict(_flat(old)), dict(_flat(tomllib.loads(new)))
     names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     return [
         f"{name.removeprefix(f'{TABLE}.')}: {show(before.get(name))}, now {show(after.get(name))}" for name in names

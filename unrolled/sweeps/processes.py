@@ -27,7 +27,7 @@ class Processes:
 
     def _start(self, index: int) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-m", "unrolled.sweeps.worker"],
+            [sys.executable, "-m", "unrolled.sweeps"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -75,7 +75,7 @@ class Processes:
             said = process.stdout.read().strip().rpartition("\n")[2]
             if process.returncode == 2 and said.startswith("["):
                 raise UserError(*json.loads(said))
-            if process.returncode not in (0, 130):
+            if process.returncode not in (0, 130, 143):
                 raise UserError(f"A process of the sweep ended with exit code {process.returncode}.", "See above.")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from unrolled.config import read_config
+from unrolled.config import read_config, read_toml
 from unrolled.errors import UserError
 from unrolled.hub import is_address
 from unrolled.jobs import Target, TrainingJob, load_model
@@ -172,7 +172,7 @@ def _check_folder(folder: Path, text: str) -> None:
         raise UserError(f"{folder} is a file.", "Choose another --out.")
     there = folder / SWEEP
     if there.is_file():
-        other = differences(there.read_text(encoding="utf-8"), text)
+        other = differences(read_toml(there).data, text)
         if other:
             more = f" and {len(other) - 4} more" if len(other) > 4 else ""
             raise UserError(

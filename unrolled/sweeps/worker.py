@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from unrolled.errors import Note, UserError
 from unrolled.jobs import find_target
@@ -70,22 +69,15 @@ def check_hope(rows: Sequence[TrialRow], *, every: bool) -> None:
         )
 
 
-def main() -> None:
-    """Run trials for the process that wrote the job to stdin; a user's mistake goes to stdout, as JSON."""
-    job = json.loads(sys.stdin.read())
+def run_job(job: Mapping[str, Any]) -> None:
+    """Run trials for the process that wrote the job."""
     warnings.simplefilter("ignore", Note)  # the first process says them
-    try:
-        folder = Path(job["folder"])
-        task = None if job["task"] is None else load_task(job["task"])
-        plan, _ = make_plan(find_target(folder / SWEEP, task), [], {})
-        settings, goal = SweepSettings(**job["settings"]), Goal(**job["goal"])
-        bounds = SweepBounds(job["deadline"], job["parent"])
-        loop_of(folder, plan, settings, goal, SharedReader(plan.task), job["threads"], bounds).run()
-    except UserError as error:
-        print(json.dumps([error.problem, error.fix]))
-        sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    folder = Path(job["folder"])
+    task = None if job["task"] is None else load_task(job["task"])
+    plan, _ = make_plan(find_target(folder / SWEEP, task), [], {})
+    settings, goal = SweepSettings(**job["settings"]), Goal(**job["goal"])
+    bounds = SweepBounds(job["deadline"], job["parent"])
+    loop_of(folder, plan, settings, goal, SharedReader(plan.task), job["threads"], bounds).run()
 
 
 def loop_of(
@@ -101,7 +93,3 @@ def loop_of(
     trials = Trials(folder, plan, settings, goal)
     runner = TrialRunner(plan, goal, reader, folder, threads, bounds)
     return TrialLoop(trials, runner, Outputs(folder, plan, goal), settings.keep)
-
-
-if __name__ == "__main__":
-    main()
