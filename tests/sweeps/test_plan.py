@@ -142,7 +142,8 @@ def test_a_table_in_the_config_file_gives_spaces_and_settings(tmp_path: Path) ->
         "train.lr": "log(1, 2)",
     }
     assert (plan.base.model.num_layers, plan.base.train.seed) == (2, 3)
-    assert find_target(path).configure().train.seed == 3  # `unrolled train` passes over the table
+    config: Any = find_target(path).configure()
+    assert config.train.seed == 3  # `unrolled train` passes over the table
     path.write_text('task = "classify"\n[sweep]\ntrails = 7\n')
     with pytest.raises(UserError, match=r"\[sweep\]: Unknown key 'trails'\. .* Settings of a sweep: trials, time, "):
         make_plan(find_target(path), [], {})

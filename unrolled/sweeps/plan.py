@@ -176,10 +176,10 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
 
 def _checked(cls: Any, path: str, given: Any, where: str) -> Space:
     """The space of a key, every end of which the key takes."""
-    error = unknown_key(cls, path, str(given))
-    if error is not None:
+    unknown = unknown_key(cls, path, str(given))
+    if unknown is not None:
         near = f" Settings of a sweep: {', '.join(SweepSettings.model_fields)}." if TABLE in where else ""
-        raise UserError(where + error.problem, error.fix + near)
+        raise UserError(where + unknown.problem, unknown.fix + near)
     shown = f"{where}{path}={given}"
     try:
         if isinstance(given, list):
@@ -190,8 +190,8 @@ def _checked(cls: Any, path: str, given: Any, where: str) -> Space:
     except UserError as error:
         raise UserError(f"{shown}: {error.problem}", error.fix) from None
     for value in space.ends:
-        if (error := refused(cls, path, value)) is not None:
-            raise UserError(f"{shown}: {error.problem}", error.fix)
+        if (wrong := refused(cls, path, value)) is not None:
+            raise UserError(f"{shown}: {wrong.problem}", wrong.fix)
     return space
 
 
