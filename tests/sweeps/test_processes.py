@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import signal
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -18,7 +19,9 @@ import unrolled
 from tests import warm
 from tests.sharing import made_once
 from tests.sweeps.tiny import SETTINGS, SPACES, words, write_words
+from unrolled.errors import Note
 from unrolled.sweeps.alive import Worker
+from unrolled.sweeps.processes import Processes
 
 LONGER = ("--set", "train.max_steps=300", "--set", "train.eval_every=20", "--pruner", "none")
 DEADLINE = 120.0
@@ -120,12 +123,48 @@ def test_workers_are_processes(data: Path, tmp_path: Path) -> None:
     assert all(str(os.getpid()) not in owner for owner in owners)
 
 
-def test_an_error_in_a_worker_is_one_message(data: Path, tmp_path: Path) -> None:
-    spaces = ("--set", "train.lr=choice(1e29, 1e30)", "--set", "train.clip_norm=none", "--set", "model.cell=gru")
-    done = warm.unrolled(*words(data, tmp_path / "sweep", *spaces, "--workers", "2"))
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith("unrolled: All 2 trials failed. The first, trial 0: Training became")
-    assert "Traceback" not in done.stderr
+def started(monkeypatch: pytest.MonkeyPatch, code: str) -> Processes:
+    """Two processes that run some code in place of trials."""
+    monkeypatch.setattr("unrolled.sweeps.processes.COMMAND", [sys.executable, "-S", "-c", code])
+    monkeypatch.setattr("unrolled.sweeps.processes.LOOK", 0.02)
+    return Processes(2, {}, gpus=0)
+
+
+def test_the_error_of_a_process_is_that_of_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = json.dumps(["All 2 trials failed.", "Change the ranges."])
+    with pytest.raises(unrolled.UserError, match=r"^All 2 trials failed\. Change the ranges\.$"):
+        started(monkeypatch, f"print('{said}'); raise SystemExit(2)").wait(lambda: None)
+    with pytest.raises(unrolled.UserError, match=r"^A process of the sweep ended with exit code 3\."):
+        started(monkeypatch, "raise SystemExit(3)").wait(lambda: None)
+
+
+def test_a_killed_process_gets_a_successor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The first to make the file kills itself; the one in its place ends well."""
+    code = (
+        "import os, signal, time\n"
+        f"try: os.close(os.open({str(tmp_path / 'first')!r}, os.O_CREAT | os.O_EXCL))\n"
+        "except FileExistsError: time.sleep(0.5)\n"
+        "else: os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    processes = started(monkeypatch, code)
+    before = {process.pid for process in processes.running}
+    with pytest.warns(Note, match="was killed by signal 9; another one begins"):
+        processes.wait(lambda: None)
+    assert len({process.pid for process in processes.running} - before) == 1
+    assert [process.returncode for process in processes.running] == [0, 0]
+
+
+def test_ctrl_c_reaches_every_process_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "import time\ntry: time.sleep(60)\nexcept KeyboardInterrupt: raise SystemExit(130)"
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    processes = started(monkeypatch, code)
+    time.sleep(0.5)
+    with pytest.raises(KeyboardInterrupt):
+        processes.wait(interrupted)
+    assert [process.returncode for process in processes.running] == [130, 130]
 
 
 def test_a_worker_is_alive_until_it_leaves(tmp_path: Path) -> None:

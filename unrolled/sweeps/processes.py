@@ -13,6 +13,7 @@ from typing import Any
 
 from unrolled.errors import UserError, note
 
+COMMAND = [sys.executable, "-m", "unrolled.sweeps"]
 LOOK = 0.5  # seconds between two looks at the processes
 PATIENCE = 60.0  # seconds that processes get to save their trials
 RESTARTS = 3  # of killed processes, for each that was asked for
@@ -27,7 +28,7 @@ class Processes:
 
     def _start(self, index: int) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-m", "unrolled.sweeps"],
+            COMMAND,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -42,18 +43,23 @@ class Processes:
     def wait(self, look: Callable[[], None]) -> None:
         """Wait for the end of all, calling `look` now and then; a process that was killed gets a successor."""
         try:
-            while any(process.poll() is None for process in self.running):
+            while True:
+                self._replace_killed()
+                if all(process.poll() is not None for process in self.running):
+                    break
                 time.sleep(LOOK)
                 look()
-                for index, process in enumerate(self.running):
-                    if process.returncode is not None and process.returncode < 0 and self.restarts:
-                        self.restarts -= 1
-                        note(f"A process of the sweep was killed by signal {-process.returncode}; another one begins.")
-                        self.running[index] = self._start(index)
         finally:
             self.stop()
             look()
         self._raise()
+
+    def _replace_killed(self) -> None:
+        for index, process in enumerate(self.running):
+            if (process.poll() or 0) < 0 and self.restarts:
+                self.restarts -= 1
+                note(f"A process of the sweep was killed by signal {-process.returncode}; another one begins.")
+                self.running[index] = self._start(index)
 
     def stop(self) -> None:
         """Let the processes save their trials and end."""
