@@ -35,6 +35,7 @@ ORDER = [
     "runtime",
     "export",
     "jobs",
+    "sweeps",
     "serve",
     "api",
     "recipe_data",

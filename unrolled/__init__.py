@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from unrolled import cells, kernels, nn
-    from unrolled.api import export_onnx, load, resume, train
+    from unrolled.api import export_onnx, load, resume, sweep, train
     from unrolled.cells import Cell, Step, Trace
     from unrolled.errors import UserError
     from unrolled.model import Model
     from unrolled.nn import GRU, LSTM, RNN, Recurrent
+    from unrolled.sweeps import choice, integer, log, uniform
     from unrolled.training.watching import Callback
 
 __version__ = "0.1.0"
@@ -31,12 +32,17 @@ __all__ = [
     "Trace",
     "UserError",
     "cells",
+    "choice",
     "export_onnx",
+    "integer",
     "kernels",
     "load",
+    "log",
     "nn",
     "resume",
+    "sweep",
     "train",
+    "uniform",
 ]
 
 _HOMES = {
@@ -46,7 +52,9 @@ _HOMES = {
     "export_onnx": "unrolled.api",
     "load": "unrolled.api",
     "resume": "unrolled.api",
+    "sweep": "unrolled.api",
     "train": "unrolled.api",
+    **dict.fromkeys(("choice", "integer", "log", "uniform"), "unrolled.sweeps"),
     "Step": "unrolled.cells",
     "Trace": "unrolled.cells",
     "UserError": "unrolled.errors",

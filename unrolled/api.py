@@ -1,4 +1,4 @@
-"""The verbs as Python functions: train, resume, load, check, compare. The command line calls these."""
+"""The verbs as Python functions: train, sweep, resume, load, check, compare. The command line calls these."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from unrolled.config import changes_of
 from unrolled.errors import UserError
-from unrolled.jobs import DryRun, TrainingJob, configure, dry_run, load_model, restarted_run, resume_run
+from unrolled.jobs import DryRun, TrainingJob, configure, dry_run, find_target, load_model, restarted_run, resume_run
 from unrolled.model import Model
 from unrolled.search import NGram, TextScorer
 from unrolled.see import length_figure
@@ -20,8 +20,9 @@ from unrolled.training.watching import Callback
 
 if TYPE_CHECKING:
     from unrolled.export.job import Exported
+    from unrolled.sweeps import Sweep
 
-__all__ = ["check", "compare", "configure", "export_onnx", "load", "resume", "train"]
+__all__ = ["check", "compare", "configure", "export_onnx", "load", "resume", "sweep", "train"]
 
 
 def load(path: str | Path, *, task: Task | None = None, device: str = "cpu") -> Model:
@@ -96,6 +97,43 @@ def resume(
     train.lr and clipping, the device, and the paths of the same data. The run's config.toml keeps the changes.
     """
     return resume_run(Path(folder), *changes_of(set), task=task, quiet=quiet, callbacks=callbacks)
+
+
+def sweep(
+    target: str | Path | Task,
+    *,
+    train: str | Path | None = None,
+    valid: str | Path | None = None,
+    set: Mapping[str, Any] | Sequence[str] | None = None,
+    out: str | Path | None = None,
+    init: str | Path | None = None,
+    task: Task | None = None,
+    quiet: bool = False,
+    **settings: Any,
+) -> Sweep:
+    """Search for good settings: many trials of a task, each with other values of some keys.
+
+    `set` gives keys the values to try: {"train.lr": unrolled.log(1e-4, 1e-2), "model.cell": "choice(lstm, gru)"}, or
+    one value for all. `settings` are those of the sweep: trials, time ("2h", or seconds), workers, sampler, pruner,
+    seed, keep. `out` is its folder, by default one under runs/, the same for the same plan: a stopped sweep goes on.
+    The result has `best`, `best_score`, `best_model`, `best_config`, `trials`, `importance` and `to_csv`.
+    """
+    from unrolled.sweeps import run_sweep
+
+    task = target if isinstance(target, Task) else task
+    extra = {f"data.{key}": str(value) for key, value in _files(train=train, valid=valid).items()}
+    overrides, changes = changes_of(set)
+    if isinstance(settings.get("time"), (int, float)):
+        settings["time"] = f"{settings['time']}s"
+    return run_sweep(
+        find_target(target, task),
+        overrides,
+        {**extra, **changes},
+        settings,
+        out=None if out is None else Path(out),
+        init=None if init is None else str(init),
+        quiet=quiet,
+    )
 
 
 def check(

@@ -9,6 +9,8 @@ from typing import Any
 
 from unrolled.errors import UserError, unknown_name
 
+PREFIX = "unrolled_own_"  # of the modules made from files of the user's
+
 
 def own_class(text: str, base: type[Any], noun: str, home: str) -> type[Any]:
     """The class of "my_file.py:MyClass", which inherits from `base`; the file is run.
@@ -41,8 +43,14 @@ def own_class(text: str, base: type[Any], noun: str, home: str) -> type[Any]:
     return found
 
 
+def text_of(found: type[Any]) -> str | None:
+    """The text that `own_class` found a class with, for another process; None for any other class."""
+    module = found.__module__
+    return f"{sys.modules[module].__file__}:{found.__name__}" if module.startswith(PREFIX) else None
+
+
 def _run(path: Path) -> Any:
-    name = f"unrolled_own_{path.stem}"
+    name = f"{PREFIX}{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None

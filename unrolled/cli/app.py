@@ -27,6 +27,7 @@ from unrolled.cli.reproduce import reproduce
 from unrolled.cli.run import run
 from unrolled.cli.serve import serve
 from unrolled.cli.share import card, push
+from unrolled.cli.sweep import sweep
 from unrolled.cli.train import train
 from unrolled.cli.verb import Verb
 from unrolled.cli.words import words
@@ -47,6 +48,7 @@ app = typer.Typer(
 # Commands that take a task of the user's, and whose options of tasks they have.
 TASK_COMMANDS: dict[str, tuple[Callable[..., None], options.Verb | None]] = {
     "train": (train, "train"),
+    "sweep": (sweep, "train"),
     "run": (run, "run"),
     "eval": (evaluate, "eval"),
     "align": (align, None),
@@ -66,7 +68,7 @@ class TaskVerb(Verb):
     """A command whose flags include those of a task of the user's."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        task = own_task(args, positional=self.name in ("train", "new", "check"))
+        task = own_task(args, positional=self.name in ("train", "sweep", "new", "check"))
         if task is not None:
             function, verb = TASK_COMMANDS[str(self.name)]
             alone = typer.Typer()

@@ -3,10 +3,19 @@
 All mistakes are reported at once, each with the key's path, its value and what is expected.
 """
 
-from unrolled.config.applies import asking, but, check_keys, fitting, only
+from unrolled.config.applies import asking, but, check_keys, deciding, fitting, only, why_not
 from unrolled.config.describe import Key, Section, describe, keys
-from unrolled.config.paths import FILE_KEYS, data_paths
-from unrolled.config.reading import TomlFile, apply, changes_of, read_config, read_toml
+from unrolled.config.paths import FILE_KEYS, data_paths, with_absolute_paths
+from unrolled.config.reading import (
+    TomlFile,
+    apply,
+    changes_of,
+    parsed_value,
+    read_config,
+    read_toml,
+    refused,
+    unknown_key,
+)
 from unrolled.config.writing import write_toml
 
 __all__ = [
@@ -20,11 +29,17 @@ __all__ = [
     "changes_of",
     "check_keys",
     "data_paths",
+    "deciding",
     "describe",
     "fitting",
     "keys",
     "only",
+    "parsed_value",
     "read_config",
     "read_toml",
+    "refused",
+    "unknown_key",
+    "why_not",
+    "with_absolute_paths",
     "write_toml",
 ]

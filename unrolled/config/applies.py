@@ -10,12 +10,12 @@ where there is one kind of model, sets no condition; neither does "auto" before 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from unrolled.config.describe import Section, keys, show
+from unrolled.config.describe import Key, Section, keys, show
 from unrolled.config.reading import apply
 from unrolled.errors import UserError
 
@@ -74,7 +74,7 @@ def check_keys(
     Traceback (most recent call last):
     unrolled.errors.UserError: peephole=true does nothing here: it belongs to cell=lstm, and cell is gru. Leave it out.
     """
-    found = _Applies(config, facts, data_read)
+    found = _Applies.of(config, facts, data_read)
     problems = []
     for path, key in found.known.items():
         value = attrgetter(path)(config)
@@ -99,7 +99,32 @@ def _check_asked(config: Section, path: str, asked: AskingValue) -> None:
 
 def applies(config: Section, path: str, facts: Mapping[str, Any]) -> bool:
     """True if a key does something for this model."""
-    return _Applies(config, facts, True).why_not(path) is None
+    return _Applies.of(config, facts, True).why_not(path) is None
+
+
+def why_not(cls: type[Section], values: Mapping[str, Any], path: str) -> str | None:
+    """The reason why a key does nothing among the values of all keys, before data is read; None if it applies."""
+    return _Applies(keys(cls), values.__getitem__, {}, False).why_not(path)
+
+
+def deciding(cls: type[Section], path: str) -> set[str]:
+    """The keys whose values decide whether a key applies.
+
+    >>> from pydantic import Field
+    >>> class Model(Section):
+    ...     cell: str = Field("lstm", description="Recurrent cell.")
+    ...     peephole: bool = Field(False, json_schema_extra=only(cell="lstm"), description="Gates read the cell state.")
+    >>> deciding(Model, "peephole"), deciding(Model, "cell")
+    ({'cell'}, set())
+    """
+    known, found, waiting = keys(cls), set[str](), [path]
+    while waiting:
+        for scope, alternatives in known[waiting.pop()].only:
+            names = {name for one in alternatives for name in one}
+            places = {next((p for p in _places(scope, name) if p in known), None) for name in names}
+            waiting += [p for p in places if p is not None and p not in found]
+            found |= {p for p in places if p is not None}
+    return found
 
 
 def fitting(cls: type[Section], changes: Mapping[str, Any], facts: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -112,15 +137,21 @@ def fitting(cls: type[Section], changes: Mapping[str, Any], facts: Mapping[str, 
     >>> fitting(Model, {"peephole": True, "cell": "gru"})
     {'cell': 'gru'}
     """
-    found = _Applies(apply(cls(), changes), facts or {}, False)
+    found = _Applies.of(apply(cls(), changes), facts or {}, False)
     return {path: value for path, value in changes.items() if found.why_not(path) is None}
 
 
 class _Applies:
     """The conditions of a config's keys, and the values that they ask for."""
 
-    def __init__(self, config: Section, facts: Mapping[str, Any], data_read: bool) -> None:
-        self.config, self.facts, self.data_read, self.known = config, facts, data_read, keys(type(config))
+    def __init__(
+        self, known: Mapping[str, Key], value_of: Callable[[str], Any], facts: Mapping[str, Any], data_read: bool
+    ) -> None:
+        self.known, self.value_of, self.facts, self.data_read = known, value_of, facts, data_read
+
+    @classmethod
+    def of(cls, config: Section, facts: Mapping[str, Any], data_read: bool) -> _Applies:
+        return cls(keys(type(config)), lambda path: attrgetter(path)(config), facts, data_read)
 
     def why_not(self, path: str) -> str | None:
         """The keys that a key belongs to, and their values, in words; None if it applies."""
@@ -142,7 +173,7 @@ class _Applies:
             path = next((p for p in _places(scope, name) if p in self.facts or p in self.known), None)
             if path is None:
                 continue
-            value = self.facts[path] if path in self.facts else attrgetter(path)(self.config)
+            value = self.facts[path] if path in self.facts else self.value_of(path)
             if value == AUTO and not self.data_read:
                 continue
             if not _matches(value, wanted):

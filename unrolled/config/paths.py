@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+from unrolled.config.reading import apply
 
 FILE_KEYS = (
     *("train", "valid", "vectors", "train_source", "train_target", "valid_source", "valid_target"),
@@ -16,3 +19,8 @@ def data_paths(config: Any) -> dict[str, str]:
     data = getattr(config, "data", None)
     found = {f"data.{name}": getattr(data, name, None) for name in FILE_KEYS}
     return {key: str(path) for key, path in found.items() if path is not None}
+
+
+def with_absolute_paths(config: Any) -> Any:
+    """The config with absolute paths, which are the same from any folder."""
+    return apply(config, {key: str(Path(path).absolute()) for key, path in data_paths(config).items()})

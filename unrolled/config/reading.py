@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from unrolled.config.describe import Key, S, is_unicode, keys, plain, sections_of, show
+from unrolled.config.describe import Key, S, Section, is_unicode, keys, plain, sections_of, show
 from unrolled.errors import UserError, unknown_name
 
-RECIPE = "recipe"
+RECIPE, SWEEP = "recipe", "sweep"  # tables of a file that are not for training
+FROM_VALIDATORS = ("value_error", "assertion_error")  # pydantic's kinds of errors
 
 
 class _Value(NamedTuple):
@@ -47,11 +48,13 @@ def read_config(
     file: TomlFile | Path | None,
     overrides: Sequence[str] = (),
     extra: Mapping[str, Any] | None = None,
+    also: Sequence[UserError] = (),
 ) -> S:
     """The configuration of a TOML file (or the defaults), changed by `extra`, then by `overrides`, and validated.
 
     `extra` maps dotted keys to Python values; `overrides` are texts such as "train.lr=3e-4". All mistakes are
-    reported in one UserError. A file's table `recipe` is not for training but for `unrolled reproduce`.
+    reported in one UserError, and those of `also` with them. A file's tables `recipe` and `sweep` are not for training
+    but for `unrolled reproduce` and `unrolled sweep`.
 
     >>> from pydantic import Field
     >>> from unrolled.config import Section
@@ -76,7 +79,7 @@ def read_config(
             problems.append((0, error))
         else:
             lines = _line_numbers(file.text)
-            data = {name: value for name, value in file.data.items() if name != RECIPE or RECIPE in known}
+            data = {name: value for name, value in file.data.items() if name not in (RECIPE, SWEEP) or name in known}
             changes += [_Value(key, value, f"{file.path}:{lines[key]}: ") for key, value in _flatten(data, sections)]
     changes += [_Value(key, value, "") for key, value in _flatten(extra or {}, sections)]
     for override in overrides:
@@ -88,8 +91,34 @@ def read_config(
             key = name if name in known else next(iter(known), "key")
             fix = f"Write key=value, such as {key}=..."
             problems.append((len(changes), UserError(f"--set: {override!r} gives no key a value.", fix)))
+    problems += [(len(changes), error) for error in also]
     defaults = {key.path: key.default for key in known.values() if key.default is not ...}
     return _build(cls, defaults, changes, problems)
+
+
+def parsed_value(cls: type[Section], path: str, text: str) -> Any:
+    """The value that a text such as that of `--set` gives a key."""
+    return _parse(text, keys(cls).get(path))
+
+
+def unknown_key(cls: type[Section], path: str, value: object = "") -> UserError | None:
+    """The error for a path that is not a key, with the nearest one; None for a key."""
+    known, sections = keys(cls), sections_of(cls)
+    return None if path in known else _misplaced(path, value, known, sections)
+
+
+def refused(cls: type[Section], path: str, value: Any) -> UserError | None:
+    """The error for a value that a key cannot have, whatever the others are; None if it can."""
+    known, sections = keys(cls), sections_of(cls)
+    values = {key.path: key.default for key in known.values() if key.default is not ...} | {path: value}
+    try:
+        cls.model_validate_json(_json(values, sections), strict=True)
+    except ValidationError as error:
+        for detail in error.errors():
+            place, problem = _wrong(detail, known, values)
+            if place == path and detail["type"] not in FROM_VALIDATORS:
+                return problem
+    return None
 
 
 def changes_of(set: Mapping[str, Any] | Sequence[str] | None) -> tuple[list[str], dict[str, Any]]:
@@ -215,16 +244,8 @@ def _build(cls: type[S], base: Mapping[str, Any], changes: Sequence[_Value], pro
             values[path], sources[path] = None if is_none else value, index
         else:
             problems.append((index, _at(where, _misplaced(path, value, known, sections))))
-    nested: dict[str, Any] = {}
-    for path in [*sections, *values]:
-        *parents, name = path.split(".")
-        table = nested
-        for parent in parents:
-            table = table[parent]
-        table[name] = {} if path in sections else plain(values[path])
     try:
-        # JSON, because its strict mode takes text for a path and a list for a tuple, but no text for a number.
-        config = cls.model_validate_json(json.dumps(nested), strict=True)
+        config = cls.model_validate_json(_json(values, sections), strict=True)
     except ValidationError as error:
         seen: set[str] = set()
         for detail in error.errors():
@@ -239,6 +260,20 @@ def _build(cls: type[S], base: Mapping[str, Any], changes: Sequence[_Value], pro
     if len(errors) == 1:
         raise errors[0] from None
     raise UserError("\n  ".join([f"The config has {len(errors)} mistakes:", *map(str, errors)]))
+
+
+def _json(values: Mapping[str, Any], sections: Iterable[str]) -> str:
+    """Values of dotted keys as nested JSON: its strict mode takes text for a path, a list for a tuple, no text for a
+    number.
+    """
+    nested: dict[str, Any] = {}
+    for path in [*sections, *values]:
+        *parents, name = path.split(".")
+        table = nested
+        for parent in parents:
+            table = table[parent]
+        table[name] = {} if path in sections else plain(values[path])
+    return json.dumps(nested)
 
 
 def _at(where: str, error: UserError) -> UserError:
@@ -280,7 +315,7 @@ def _wrong(detail: ErrorDetails, known: Mapping[str, Key], values: Mapping[str, 
     """The path that one of pydantic's errors is about, and the error in plain words."""
     place, kind = [str(part) for part in detail["loc"]], detail["type"]
     path = next((p for n in range(len(place), 0, -1) if (p := ".".join(place[:n])) in known), ".".join(place))
-    own = str(detail["ctx"]["error"]) if kind in ("value_error", "assertion_error") else ""  # from a validator
+    own = str(detail["ctx"]["error"]) if kind in FROM_VALIDATORS else ""
     if path not in known:
         return path, UserError(f"{path}: {own}" if path else own)
     key = known[path]

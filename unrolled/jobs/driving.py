@@ -167,7 +167,7 @@ class Drive:
 
     def _draw(self) -> None:
         """Draw the learning curves so far."""
-        if not self.is_first:
+        if not (self.is_first and self.job.draw):
             return
         with disk_errors(self.folder / CURVES, then=f"draw it with: unrolled train --resume {self.folder}"):
             picture = curves(self.folder, self.job.goal.metric)

@@ -19,9 +19,14 @@ class Target:
     task: Task
     file: TomlFile | None = None
 
-    def configure(self, overrides: Sequence[str] = (), extra: Mapping[str, Any] | None = None) -> Section:
-        """The config with changes, checked."""
-        return read_config(self.task.config_class, self.file, overrides, extra)
+    def configure(
+        self,
+        overrides: Sequence[str] = (),
+        extra: Mapping[str, Any] | None = None,
+        also: Sequence[UserError] = (),
+    ) -> Section:
+        """The config with changes, checked; `also` are mistakes to report with its own."""
+        return read_config(self.task.config_class, self.file, overrides, extra, also)
 
 
 def configure(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from operator import attrgetter
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from safetensors.torch import save
 
-from unrolled.config import FILE_KEYS, apply, check_keys, data_paths, keys, write_toml
+from unrolled.config import FILE_KEYS, apply, check_keys, data_paths, keys, with_absolute_paths, write_toml
 from unrolled.data import Batch
 from unrolled.data.batching.shapes import ahead_of_gpu
 from unrolled.errors import UserError
@@ -62,13 +62,16 @@ class TrainingJob:
         *,
         init_names: Mapping[str, str] | None = None,
         checked: bool = False,
+        read: Callable[[Any], Data] | None = None,
+        draw: bool = True,
     ) -> None:
         """checked: the config is that of a run, and keys that do nothing stay as they are.
 
         init_names: for `init` of another program, the names of its modules in the network; see `take_weights`.
+        read: gives the data of a config, in place of the task's own. draw: the run gets its curves as a picture.
         """
         settings = config.train
-        self.trackers = trackers(settings.trackers)
+        self.trackers, self.draw = trackers(settings.trackers), draw
         if task is not None and task.name != config.task:
             raise UserError(f"The config is for {config.task}, the task is {task.name}.", "Use those of one task.")
         self.device, self.ranks = _machine(settings)
@@ -83,7 +86,7 @@ class TrainingJob:
         self.config = config if start is None else _shaped(config, decided)
         if not checked:
             check_keys(self.config, {"init": start is not None}, data_read=False, decided=list(decided))
-        self.data: Data = self.task.read(self.config)
+        self.data: Data = (read or self.task.read)(self.config)
         torch.manual_seed(settings.seed)
         self.assets = self.task.make_assets(self.config, self.data, init=start.assets if start else None)
         if not checked:
@@ -219,7 +222,7 @@ class TrainingJob:
             top = path.read_text(encoding="utf-8").split("\n\n")[0].splitlines()
             lines = [line.removeprefix("# ") for line in top if line.startswith("# ")]
         header = "\n".join([*lines, change] if change else lines)
-        write_atomically(path, write_toml(_with_absolute_paths(self.config), comments=False, header=header))
+        write_atomically(path, write_toml(with_absolute_paths(self.config), comments=False, header=header))
 
     def _watchers(self, run: Run, callbacks: Sequence[Callback], *, resumed: bool = False) -> Watchers:
         """The run's watchers: those of the first of several processes."""
@@ -280,10 +283,6 @@ def _shaped(config: Any, kept: Mapping[str, Any]) -> Any:
         if asked not in (value, attrgetter(key)(usual)):
             raise UserError(f"{key}={asked} differs from the initial model, which has {value}.", "Leave it out.")
     return kept_config
-
-
-def _with_absolute_paths(config: Any) -> Any:
-    return apply(config, {key: str(Path(path).absolute()) for key, path in data_paths(config).items()})
 
 
 def _origin(config: Any, data: Data) -> dict[str, str]:
