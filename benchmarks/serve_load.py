@@ -40,6 +40,13 @@ class Running:
         return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * 4096 / 2**20
 
 
+    @property
+    def processor_seconds(self) -> float:
+        """The time that processors have spent in the server."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 @contextmanager
 def served(kind: str, model: Path, peer_python: str, flags: tuple[str, ...] = ()) -> Iterator[Running]:
     """A server of one model: unrolled, litserve or fastapi. It ends with the block."""

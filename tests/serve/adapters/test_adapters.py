@@ -38,7 +38,7 @@ import ray
 from ray import serve
 from unrolled.serve.adapters.ray import deployment
 
-ray.init(num_cpus=1, include_dashboard=False)
+ray.init(address="local", num_cpus=1, include_dashboard=False)
 serve.start(http_options={"host": "127.0.0.1", "port": int(sys.argv[2])})
 serve.run(deployment(sys.argv[1]), route_prefix="/predict")
 time.sleep(300)

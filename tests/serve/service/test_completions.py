@@ -198,6 +198,7 @@ def test_errors_are_those_of_the_client(client_of: Clients, tmp_path: Path) -> N
 
 def test_an_error_inside_a_stream_reaches_the_client(client_of: Clients) -> None:
     with client(client_of, GENERATE) as made:
+        made.completions.create(model=GENERATE, prompt="3", max_tokens=1)  # the model is loaded, which takes a while
         pieces = made.completions.create(
             model=GENERATE, prompt="3", max_tokens=4096, n=16, stream=True, extra_body={"timeout": 0.3}
         )
