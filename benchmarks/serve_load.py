@@ -39,7 +39,6 @@ class Running:
         """Megabytes of memory."""
         return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * 4096 / 2**20
 
-
     @property
     def processor_seconds(self) -> float:
         """The time that processors have spent in the server."""

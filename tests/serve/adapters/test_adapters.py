@@ -49,7 +49,7 @@ def ask(port: int, text: str) -> Any:
     body = json.dumps({"inputs": text}).encode()
     url = f"http://127.0.0.1:{port}/predict"
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
-    end = time.monotonic() + 120
+    end = time.monotonic() + 300
     while True:
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:
@@ -74,6 +74,17 @@ def test_a_model_behind_another_server(
                 assert ask(port, text) == expected
         finally:
             process.terminate()
+
+
+def test_a_replica_of_ray_is_given_whole_batches() -> None:
+    pytest.importorskip("ray", reason="the adapter needs ray")
+    from unrolled.serve.adapters.ray import MOST, deployment
+
+    def most(**settings: Any) -> Any:
+        return deployment("model", **settings)._bound_deployment.max_ongoing_requests
+
+    assert most() >= MOST
+    assert most(max_ongoing_requests=7) == 7
 
 
 def test_triton_gets_each_graph_with_its_configuration(run_of: Runs, tmp_path: Path) -> None:

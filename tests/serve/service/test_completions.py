@@ -150,7 +150,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"suffix": "end"}, "suffix is not supported. Leave it out."),
     ({"max_tokens": 0}, "max_tokens is 0, and there is nothing to write. Give 1 or more, or echo=true."),
     ({"stream_options": {"include_usage": True}}, "stream_options is for stream=true."),
-    ({"extra_body": {"tools": []}}, f"Unknown key 'tools'. Choices: {', '.join(sorted(CompletionRequest.model_fields))}."),
+    (
+        {"extra_body": {"tools": []}},
+        f"Unknown key 'tools'. Choices: {', '.join(sorted(CompletionRequest.model_fields))}.",
+    ),
     ({"n": 17}, "n: Input should be less than or equal to 16."),
     ({"model": TRANSLATE, "echo": True}, "echo is not for translations: they do not continue their prompt."),
     (
