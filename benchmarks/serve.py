@@ -111,6 +111,7 @@ def rates(task: str, model: Path, texts: list[str], given: argparse.Namespace) -
             found.setdefault(kind, []).extend({**run, "threads": threads} if threads else run for run in runs)
             for run in runs:
                 line = f"{run['rps']:8.0f} requests/s, p50 {run['p50_ms']:.1f} ms, p95 {run['p95_ms']:.1f} ms"
+                line += f", {run['processor_ms']:.1f} ms of processors each"
                 print(f"{task} {kind}, {run['clients']} clients: {line}, {run['errors']} errors", flush=True)
     ratios = {}
     for peer in PEERS if given.peers else ():

@@ -30,7 +30,7 @@ TYPES = {
 }
 
 # status → code and message of a request that no route takes
-ROUTING = {
+ROUTING: dict[int, tuple[str | None, str]] = {
     404: ("not_found", "There is nothing at this address. /docs has all routes."),
     405: ("method_not_allowed", "This address takes another method. /docs has the method of each route."),
 }
@@ -99,8 +99,8 @@ def as_service_error(error: Exception) -> ServiceError:
         message, code, param = mistake_in(error)
         return ServiceError(400, message, code, param)
     if isinstance(error, HTTPException):
-        code, message = ROUTING.get(error.status_code, (None, f"{error.detail}."))
-        return ServiceError(error.status_code, message, code, headers=error.headers)
+        code, text = ROUTING.get(error.status_code, (None, f"{error.detail}."))
+        return ServiceError(error.status_code, text, code, headers=error.headers)
     place = traceback.extract_tb(error.__traceback__)[-1:]
     where = f"{place[0].filename}:{place[0].lineno}" if place else "unknown"
     LOG.error("internal error: %s at %s", type(error).__name__, where)  # its message may hold a user's text

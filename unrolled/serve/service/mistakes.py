@@ -15,17 +15,18 @@ INPUTS = ("inputs", "input")
 
 def mistake_in(error: ValidationError, model: type[BaseModel] | None = None) -> tuple[str, str, str | None]:
     """The message, the code and the key of the first mistake. `model` is what the body was checked against."""
-    found: list[Mistake] = [*error.errors(include_url=False, include_input=False, include_context=False)]
+    given = error.errors(include_url=False, include_input=False, include_context=False)
+    found: list[Mistake] = [{**one} for one in given]
     if len(found) > 1 and all(one["loc"][:1] and one["loc"][0] in INPUTS for one in found):
         # an input may have several forms: the mistakes in the one that was meant lie deepest
         most = max(len(one["loc"]) for one in found)
         found = [one for one in found if len(one["loc"]) == most]
         if model is not None and any(misses_all_forms(one) for one in found):
             name, *path = found[0]["loc"]
-            param = ".".join([str(name), *(str(part) for part in path if isinstance(part, int))])
+            place = ".".join([str(name), *(str(part) for part in path if isinstance(part, int))])
             *forms, last = dict.fromkeys(forms_of(model.model_fields[str(name)].annotation))
             wanted = f"{', '.join(forms)} or {last}" if forms else last
-            return f"{param} is no input of this model. Give {wanted}.", "invalid_value", param
+            return f"{place} is no input of this model. Give {wanted}.", "invalid_value", place
     first = found[0]
     param = ".".join(str(part) for part in first["loc"] if not is_form(part)) or None
     more = "" if len(found) == 1 else f" There are {len(found)} mistakes in all."
@@ -58,7 +59,7 @@ def forms_of(annotation: Any) -> Iterator[str]:
     if annotation is str:
         yield "a text"
     elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        shapes = {list: "[…]", dict: "{…}"}
+        shapes: dict[Any, str] = {list: "[…]", dict: "{…}"}
         for name, field in annotation.model_fields.items():
             yield f'{{"{name}": {shapes.get(get_origin(field.annotation), chr(34) + "…" + chr(34))}}}'
     elif get_origin(annotation) is list:
