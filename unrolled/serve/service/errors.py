@@ -99,8 +99,8 @@ def as_service_error(error: Exception) -> ServiceError:
         message, code, param = mistake_in(error)
         return ServiceError(400, message, code, param)
     if isinstance(error, HTTPException):
-        code, text = ROUTING.get(error.status_code, (None, f"{error.detail}."))
-        return ServiceError(error.status_code, text, code, headers=error.headers)
+        name, text = ROUTING.get(error.status_code, (None, f"{error.detail}."))
+        return ServiceError(error.status_code, text, name, headers=error.headers)
     place = traceback.extract_tb(error.__traceback__)[-1:]
     where = f"{place[0].filename}:{place[0].lineno}" if place else "unknown"
     LOG.error("internal error: %s at %s", type(error).__name__, where)  # its message may hold a user's text
