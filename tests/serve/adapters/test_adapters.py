@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -67,13 +69,14 @@ def test_a_model_behind_another_server(
     pytest.importorskip(package, reason=f"the adapter needs {package}")
     script, port = tmp_path / "program.py", free_port()
     script.write_text(program)
-    with subprocess.Popen([sys.executable, str(script), str(run_of("classify")), str(port)]) as process:
+    command = [sys.executable, str(script), str(run_of("classify")), str(port)]
+    with subprocess.Popen(command, start_new_session=True) as process:
         try:
             for text in TEXTS:
                 expected = json.loads(json.dumps(prediction("classify", model_of("classify").predict(text))))
                 assert ask(port, text) == expected
         finally:
-            process.terminate()
+            os.killpg(process.pid, signal.SIGTERM)  # LitServe's workers too, which would go on without it
 
 
 def test_a_replica_of_ray_is_given_whole_batches() -> None:
