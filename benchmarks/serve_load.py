@@ -39,6 +39,16 @@ class Running:
         """Megabytes of memory."""
         return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * 4096 / 2**20
 
+    @property
+    def processor_seconds(self) -> float:
+        """The time that processors have spent in the server, all of its processes."""
+        ticks = 0
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):  # it ended
+                fields = stat.read_text().rpartition(")")[2].split()
+                ticks += (int(fields[11]) + int(fields[12])) * (int(fields[3]) == self.process.pid)  # of its session
+        return ticks / os.sysconf("SC_CLK_TCK")
+
 
 @contextmanager
 def served(kind: str, model: Path, peer_python: str, flags: tuple[str, ...] = ()) -> Iterator[Running]:
@@ -99,12 +109,15 @@ def wrk(server: Running, texts: list[str], clients: int, seconds: float) -> dict
         bodies.flush()
         flags = ["-t1", f"-c{clients}", f"-d{max(1, round(seconds))}s", "--timeout", "20s"]
         url = f"http://127.0.0.1:{server.port}{server.route}"
+        spent = -server.processor_seconds
         command = ["wrk", *flags, "-s", str(HERE / "serve.lua"), url, "--", bodies.name]
         found = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 60)
     if found.returncode:
         raise SystemExit(f"wrk failed: {found.stderr or found.stdout}")
     facts: dict[str, float] = json.loads(found.stdout.splitlines()[-1])
-    return {"clients": clients, "rps": facts["requests"] / facts["seconds"], **facts}
+    spent += server.processor_seconds
+    each = 1000 * spent / max(1.0, facts["requests"])
+    return {"clients": clients, "rps": facts["requests"] / facts["seconds"], "processor_ms": each, **facts}
 
 
 def packed(server: Running, inputs: Any) -> bytes:

@@ -46,17 +46,17 @@ run() {
 # its loader must be where a program looks for it, below the folder that -L names
 [ -e "$root/lib" ] || ln -s usr/lib "$root/lib"
 mkdir -p packaging/results
-{
+(  # "set -e" does not hold here
   echo "date      $(date -u +%Y-%m-%dT%H:%MZ)"
   echo "command   packaging/aarch64.sh $(basename "$wheel")"
   echo "emulator  $(qemu-aarch64-static --version | head -n 1)"
   echo "commit    $(git rev-parse --short HEAD)"
   for processor in max cortex-a53; do # with and without dot products
     echo "processor $processor"
-    run -cpu $processor "$root/usr/bin/python3" packaging/check_kernels.py "$wheel"
+    run -cpu $processor "$root/usr/bin/python3" packaging/check_kernels.py "$wheel" || exit 1
   done
   echo "processor max, UNROLLED_ISA=neon"
-  run -cpu max -E UNROLLED_ISA=neon "$root/usr/bin/python3" packaging/check_kernels.py "$wheel"
-} > packaging/results/aarch64.new 2>&1 || { cat packaging/results/aarch64.new; exit 1; }
+  run -cpu max -E UNROLLED_ISA=neon "$root/usr/bin/python3" packaging/check_kernels.py "$wheel" || exit 1
+) > packaging/results/aarch64.new 2>&1 || { cat packaging/results/aarch64.new; exit 1; }
 mv packaging/results/aarch64.new packaging/results/aarch64.txt
 cat packaging/results/aarch64.txt

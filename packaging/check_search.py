@@ -144,8 +144,8 @@ def check_dictionary_search(native: Any, checks: Checks, model: Any) -> None:
     """The best sentence of all, with and without a language model; several searches at once find the same."""
     spelt = np.array([LETTERS.index(letter) + 1 for word in WORDS for letter in word], np.int32)
     starts = np.cumsum([0, *map(len, WORDS)], dtype=np.int64)
-    numbers = np.arange(len(WORDS), dtype=np.int32)
-    where = [one.ctypes.data for one in (spelt, starts, numbers)]
+    order = np.arange(len(WORDS), dtype=np.int32)
+    where = [one.ctypes.data for one in (spelt, starts, order)]
     lexicon = native.make_lexicon(*where, len(WORDS), False)
     uniform = math.log(1 / 7)
 
@@ -177,8 +177,11 @@ def check_dictionary_search(native: Any, checks: Checks, model: Any) -> None:
                 for words in sentences("".join(LETTERS[label - 1] for label in labels))
             }
             best = max(expected, key=lambda words: expected[words])
-            score, complete, *_, words, _ = search.best(1)[0]
-            checks.same("dictionary search", (complete, tuple(WORDS[word] for word in words)), (True, best))
+            score, complete, *_, numbers, _ = search.best(1)[0]
+            words = tuple(WORDS[number] for number in numbers)
+            # letters that can be cut in two ways are equally good without a language model
+            tied = words in expected and expected[best] - expected[words] < 1e-12
+            checks.same("dictionary search", (complete, words), (True, words if tied else best))
             checks.close("dictionary search", np.array(score), np.array(expected[best]), 1e-6)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -38,7 +40,7 @@ import ray
 from ray import serve
 from unrolled.serve.adapters.ray import deployment
 
-ray.init(num_cpus=1, include_dashboard=False)
+ray.init(address="local", num_cpus=1, include_dashboard=False)
 serve.start(http_options={"host": "127.0.0.1", "port": int(sys.argv[2])})
 serve.run(deployment(sys.argv[1]), route_prefix="/predict")
 time.sleep(300)
@@ -49,7 +51,7 @@ def ask(port: int, text: str) -> Any:
     body = json.dumps({"inputs": text}).encode()
     url = f"http://127.0.0.1:{port}/predict"
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
-    end = time.monotonic() + 120
+    end = time.monotonic() + 300
     while True:
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:
@@ -67,13 +69,25 @@ def test_a_model_behind_another_server(
     pytest.importorskip(package, reason=f"the adapter needs {package}")
     script, port = tmp_path / "program.py", free_port()
     script.write_text(program)
-    with subprocess.Popen([sys.executable, str(script), str(run_of("classify")), str(port)]) as process:
+    command = [sys.executable, str(script), str(run_of("classify")), str(port)]
+    with subprocess.Popen(command, start_new_session=True) as process:
         try:
             for text in TEXTS:
                 expected = json.loads(json.dumps(prediction("classify", model_of("classify").predict(text))))
                 assert ask(port, text) == expected
         finally:
-            process.terminate()
+            os.killpg(process.pid, signal.SIGTERM)  # LitServe's workers too, which would go on without it
+
+
+def test_a_replica_of_ray_is_given_whole_batches() -> None:
+    pytest.importorskip("ray", reason="the adapter needs ray")
+    from unrolled.serve.adapters.ray import MOST, deployment
+
+    def most(**settings: Any) -> Any:
+        return deployment("model", **settings)._bound_deployment.max_ongoing_requests
+
+    assert most() >= MOST
+    assert most(max_ongoing_requests=7) == 7
 
 
 def test_triton_gets_each_graph_with_its_configuration(run_of: Runs, tmp_path: Path) -> None:

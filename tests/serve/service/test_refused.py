@@ -32,10 +32,72 @@ PREDICT = "/v1/models/classify/predict"
             {"inputs": "one", "options": {"beam": 3}},
             400,
             (
-                "options.beam: Extra inputs are not permitted.",
+                "options: Unknown key 'beam'. There are none.",
                 "invalid_request_error",
                 "options.beam",
                 "extra_forbidden",
+            ),
+        ),
+        (
+            PREDICT,
+            {"inputs": "one", "option": {}},
+            400,
+            (
+                "Unknown key 'option'. Did you mean 'options'? Choices: inputs, options, priority, timeout.",
+                "invalid_request_error",
+                "option",
+                "extra_forbidden",
+            ),
+        ),
+        (PREDICT, {}, 400, ("inputs is missing.", "invalid_request_error", "inputs", "missing")),
+        (
+            PREDICT,
+            {"inputs": ["one", 3]},
+            400,
+            (
+                'inputs.1 is no input of this model. Give a text, {"frames": […]} or a list of them.',
+                "invalid_request_error",
+                "inputs.1",
+                "invalid_value",
+            ),
+        ),
+        (
+            PREDICT,
+            {"inputs": {"rows": [[1]]}},
+            400,
+            (
+                'inputs is no input of this model. Give a text, {"frames": […]} or a list of them.',
+                "invalid_request_error",
+                "inputs",
+                "invalid_value",
+            ),
+        ),
+        (
+            PREDICT,
+            {"inputs": {"frames": [[1]], "rows": 2}},
+            400,
+            (
+                "inputs: Unknown key 'rows'. Choices: frames.",
+                "invalid_request_error",
+                "inputs.rows",
+                "extra_forbidden",
+            ),
+        ),
+        (
+            "/v1/nothing",
+            {},
+            404,
+            ("There is nothing at this address. /docs has all routes.", "not_found_error", None, "not_found"),
+        ),
+        (
+            "/v1/models",
+            {},
+            405,
+            (
+                "This address takes another method. /docs has the method of each route.",
+                "invalid_request_error",
+                None,
+                "method_not_allowed",
             ),
         ),
         (

@@ -108,7 +108,7 @@ def test_rows_words_and_texts_have_the_bits_of_a_stream() -> None:
         expected, found = prediction("tag", model.stream(probabilities=True).feed(frames)), []
         chances: list[float] = []
         with connected(client, "tag-stream", options={"probabilities": True}) as socket:
-            receive(socket, "ready")
+            assert receive(socket, "ready")["unit"] == "frames"
             for piece in np.split(frames, [1, 4]):
                 socket.send_json({"type": "feed", "input": {"frames": piece.tolist()}})
                 message = receive(socket, "tags")

@@ -11,6 +11,8 @@ from unrolled.jobs import load_model
 from unrolled.model import find_file
 from unrolled.serve.service.answers import prediction
 
+MOST = 64  # inputs in a batch
+
 
 class RayModel:
     """Answers {"inputs": one} with {"predictions": [answer]}; Ray joins the requests of a replica into batches."""
@@ -18,7 +20,7 @@ class RayModel:
     def __init__(self, path: str, options: dict[str, Any]) -> None:
         self.model, self.options = load_model(find_file(path), device="cpu"), options
 
-    @serve.batch(max_batch_size=64, batch_wait_timeout_s=0.005)  # type: ignore[untyped-decorator]
+    @serve.batch(max_batch_size=MOST, batch_wait_timeout_s=0.005)  # type: ignore[untyped-decorator]
     async def answers(self, inputs: list[Any]) -> list[Any]:
         return [prediction(self.model.task.name, one) for one in self.model.predict(inputs, **self.options)]
 
@@ -28,5 +30,9 @@ class RayModel:
 
 
 def deployment(path: str | Path, options: dict[str, Any] | None = None, **settings: Any) -> Any:
-    """The model as an application of Ray Serve. `settings` are those of `serve.deployment`: num_replicas, …."""
+    """The model as an application of Ray Serve. `settings` are those of `serve.deployment`: num_replicas, ….
+
+    Ray gives a replica 5 requests at a time if nothing is said, too few to fill a batch: here it is two batches.
+    """
+    settings = {"max_ongoing_requests": 2 * MOST, **settings}
     return serve.deployment(RayModel, **settings).bind(str(path), options or {})

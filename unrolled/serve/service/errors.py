@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
@@ -13,7 +13,9 @@ from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 
 from unrolled.errors import UserError
+from unrolled.serve.service.mistakes import mistake_in
 
+M = TypeVar("M", bound=BaseModel)
 LOG = logging.getLogger("unrolled.serve")
 
 # status → type, as in OpenAI's errors
@@ -25,6 +27,12 @@ TYPES = {
     500: "server_error",
     503: "server_error",
     504: "timeout_error",
+}
+
+# status → code and message of a request that no route takes
+ROUTING: dict[int, tuple[str | None, str]] = {
+    404: ("not_found", "There is nothing at this address. /docs has all routes."),
+    405: ("method_not_allowed", "This address takes another method. /docs has the method of each route."),
 }
 
 
@@ -67,6 +75,15 @@ class ServiceError(Exception):
         return JSONResponse(self.body, self.status, self.headers)
 
 
+def checked(model: type[M], body: str | bytes) -> M:
+    """A body as JSON; a mistake names its key, and the keys that there are."""
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        message, code, param = mistake_in(error, model)
+        raise ServiceError(400, message, code, param) from None
+
+
 def unsupported(name: str, problem: str) -> ServiceError:
     """The error of a key that the service knows and cannot honour."""
     return ServiceError(400, f"{name} {problem}", "unsupported_parameter", name)
@@ -79,23 +96,16 @@ def as_service_error(error: Exception) -> ServiceError:
     if isinstance(error, UserError):
         return ServiceError(400, str(error), "invalid_value")
     if isinstance(error, ValidationError):
-        return invalid(error)
+        message, code, param = mistake_in(error)
+        return ServiceError(400, message, code, param)
     if isinstance(error, HTTPException):
-        code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code)
-        return ServiceError(error.status_code, f"{error.detail}.", code, headers=error.headers)
+        name, text = ROUTING.get(error.status_code, (None, f"{error.detail}."))
+        return ServiceError(error.status_code, text, name, headers=error.headers)
     place = traceback.extract_tb(error.__traceback__)[-1:]
     where = f"{place[0].filename}:{place[0].lineno}" if place else "unknown"
     LOG.error("internal error: %s at %s", type(error).__name__, where)  # its message may hold a user's text
     LOG.debug("internal error", exc_info=error)
     return ServiceError(500, f"The service failed with {type(error).__name__}. Its log says where.", "internal_error")
-
-
-def invalid(error: ValidationError) -> ServiceError:
-    """The first mistake of a body as an error that names its key."""
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    param = ".".join(str(part) for part in first["loc"] if not str(part).startswith(("function-", "constrained-")))
-    more = f" There are {error.error_count() - 1} more mistakes." if error.error_count() > 1 else ""
-    return ServiceError(400, f"{param or 'The body'}: {first['msg']}.{more}", first["type"], param or None)
 
 
 def add_handlers(app: FastAPI) -> None:

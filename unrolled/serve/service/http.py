@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response, StreamingResponse
 
-from unrolled.serve.service.errors import ErrorBody, ServiceError
+from unrolled.serve.service.errors import ErrorBody, ServiceError, checked
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
@@ -60,7 +60,7 @@ async def read_json(request: Request, model: type[M]) -> M:
         body = await request.body()
     except ClientDisconnect:
         raise ServiceError(400, "The body is not whole.", "incomplete_body") from None
-    return model.model_validate_json(body)
+    return checked(model, body)
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from starlette.datastructures import UploadFile
 
 from unrolled.serve.service.answers import prediction, predictions_model
-from unrolled.serve.service.errors import ServiceError
+from unrolled.serve.service.errors import ServiceError, checked
 from unrolled.serve.service.http import ERRORS, documented, json_response, read_json, while_connected
 from unrolled.serve.service.inputs import Upload, check_count, check_text, listed, native
 from unrolled.serve.service.schemas import (
@@ -169,7 +169,7 @@ async def read_upload(
         given = form.get("options")
         timeout = form.get("timeout")
     check_count(files, settings)
-    options: BaseModel = options_model(task).model_validate_json(given if isinstance(given, str) and given else "{}")
+    options: BaseModel = checked(options_model(task), given if isinstance(given, str) and given else "{}")
     try:
         seconds = float(timeout) if isinstance(timeout, str) and timeout else None
         seconds = json.loads(json.dumps(seconds, allow_nan=False))

@@ -251,7 +251,9 @@ class ForecastingStream(LiveStream):
 class TaggingStream(LiveStream):
     """A tagger of one direction: words or frames in, the tag of each out."""
 
-    unit = "words"
+    def __init__(self, model: Model, given: Mapping[str, Any], settings: ServeSettings, first: Any = None) -> None:
+        super().__init__(model, given, settings, first)
+        self.unit = "frames" if model.assets.frames else "words"
 
     def checked(self, piece: Any) -> Any:
         frames = self.model.assets.frames

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter, create_model
 
-from unrolled.serve.service.errors import ServiceError
+from unrolled.serve.service.errors import ServiceError, checked
 from unrolled.serve.service.inputs import STRICT, ColumnsBody, FramesBody, RowsBody, WordsBody
 from unrolled.serve.service.schemas import is_offered, option_kind, options_model
 from unrolled.tasks import TASKS
@@ -92,7 +92,7 @@ def read_start(task: str, message: str | bytes) -> Any:
         )
     if isinstance(message, bytes):
         raise ServiceError(400, 'The first message is binary. Send {"type": "start", …} first.', "no_start", "type")
-    return start_model(task).model_validate_json(message)
+    return checked(start_model(task), message)
 
 
 def read_message(task: str, message: str) -> Any:
