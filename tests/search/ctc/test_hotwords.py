@@ -109,9 +109,7 @@ def test_native_equals_plain() -> None:
         }
         lexicon, n_best = Lexicon(spellings, labels), int(random.integers(1, 6))
         ours, plain = (
-            Decoder(labels, lexicon, lm if trial % 3 else None, backend=name, **options).decode(
-                log_probs, n_best
-            )
+            Decoder(labels, lexicon, lm if trial % 3 else None, backend=name, **options).decode(log_probs, n_best)
             for name in ("native", "reference")
         )
         assert ours == plain, (trial, options)

@@ -101,7 +101,7 @@ class Hotwords(Scorer):
         return (self.partial[after] - self.partial[state]) + self.complete[after]
 
     def _final(self, state: int) -> float:
-        """What is added where the labels end: a phrase there is complete, one under way is not."""
+        """The score added at the end of the labels: a phrase that ends there is complete, one under way is not."""
         ended = 0.0 if self.separator is None else self.complete[self.next(state, self.separator)]
         return ended - self.partial[state]
 
