@@ -5,12 +5,13 @@ All mistakes are reported at once, each with the key's path, its value and what 
 
 from unrolled.config.applies import asking, but, check_keys, fitting, only
 from unrolled.config.describe import Key, Section, describe, keys
-from unrolled.config.paths import FILE_KEYS, data_paths
+from unrolled.config.paths import FILE_KEYS, MEMORY, data_paths, in_memory, title_of
 from unrolled.config.reading import TomlFile, apply, changes_of, read_config, read_toml
 from unrolled.config.writing import write_toml
 
 __all__ = [
     "FILE_KEYS",
+    "MEMORY",
     "Key",
     "Section",
     "TomlFile",
@@ -22,9 +23,11 @@ __all__ = [
     "data_paths",
     "describe",
     "fitting",
+    "in_memory",
     "keys",
     "only",
     "read_config",
     "read_toml",
+    "title_of",
     "write_toml",
 ]

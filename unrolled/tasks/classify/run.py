@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from unrolled.data.readers.labelled import FASTTEXT, is_fasttext, read_frames, without_labels
-from unrolled.data.readers.tables.read_table import Row, is_table, read_text_column
+from unrolled.data.readers.tables.read_table import Row, is_table, read_table, read_text_column
 from unrolled.data.readers.tables.standard_input import piped_texts
 from unrolled.data.readers.text import read_lines
 from unrolled.errors import UserError, note
@@ -37,6 +37,12 @@ class ClassifyRunner(Runner):
             raise UserError("This model reads frames, not text.", "Give a .npz file with an array `frames`.")
         for file in request.files:
             yield from read_frames(file)
+
+    def rows_given(self, path: str) -> list[Any]:
+        """The texts of a table in memory, or its frames."""
+        if not self.model.assets.reader.frames:
+            return list(super().inputs(Request(files=[path])))
+        return [row.values[0] for row in read_table(path, [self._column], ["text"])]
 
     def rows(self, file: str, keep: Sequence[str] = ()) -> list[Row]:
         """The texts of a table like those of training, whose labels are not read; else the lines."""
