@@ -49,17 +49,22 @@ def medium_of(given: Any, folder: Path | None, place: str) -> Medium | NDArray[A
         raise UserError(f"{place} names no file.", "Expected the path of a recording or picture.")
     samples, rate = _sound(given)
     if samples is not None:
-        return HeldMedium(Path("recording.wav"), place=place, data=_wav(as_array(samples, place), rate, place))
+        return _held(_wav(as_array(samples, place), rate, place), ".wav", place)
     if is_picture(given):
         file = io.BytesIO()
         given.save(file, "png")
-        return HeldMedium(Path("picture.png"), place=place, data=file.getvalue())
+        return _held(file.getvalue(), ".png", place)
     if is_array(given):
         array = as_array(given, place)
         if array.ndim == 1:
             raise UserError(f"{place} is samples, which do not say how many are a second.", "Give (samples, rate).")
         return array
     raise UserError(f"{place}: the input is {type(given).__name__}.", EXPECTED)
+
+
+def _held(data: bytes, suffix: str, place: str) -> HeldMedium:
+    """A file in memory, whose name is a hash of its content: equal ones are known as one."""
+    return HeldMedium(Path(f"{hashlib.sha256(data).hexdigest()[:16]}{suffix}"), place=place, data=data)
 
 
 def is_picture(given: Any) -> bool:

@@ -159,9 +159,9 @@ def _begun(given: Any, what: str) -> tuple[Any, Iterable[Any]]:
     if not isinstance(given, Iterable):
         if not (hasattr(given, "__len__") and hasattr(given, "__getitem__")):  # a data set of torch is a sequence
             raise UserError(f"{what} is {_a(given)}.", f"Expected {FORMS}.")
-        given = (given[i] for i in range(len(given)))
-    once = hasattr(given, "__next__")
+        given = map(given.__getitem__, range(len(given)))
     items = iter(given)
+    once = items is given
     for first in items:
         return first, chain([first], items)
     if once:

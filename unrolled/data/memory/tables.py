@@ -46,7 +46,7 @@ def _table(given: Any, library: str) -> tuple[Sequence[Any], int, Any, bool] | N
     kind = type(given).__name__
     if library == "pandas" and hasattr(given, "columns") and hasattr(given, "iloc"):
         return _pandas_table(given)
-    if library == "polars" and hasattr(given, "collect_schema") and hasattr(given, "columns"):
+    if library == "polars" and kind in ("DataFrame", "LazyFrame"):
         frame = given.collect() if kind == "LazyFrame" else given
         return frame.columns, frame.height, lambda at: frame.to_series(at).to_list(), True
     if library == "pyarrow" and hasattr(given, "column_names") and hasattr(given, "to_pylist"):
