@@ -37,6 +37,7 @@ ORDER = [
     "jobs",
     "serve",
     "api",
+    "sklearn",
     "recipe_data",
     "recipes",
     "cli",

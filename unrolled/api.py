@@ -97,9 +97,7 @@ def resume(
     overrides, changes = changes_of(set)
     with given(train=train, valid=valid) as names:
         again = {f"data.{key}": name for key, name in names.items()}
-        return resume_run(
-            Path(folder), overrides, {**again, **changes}, task=task, quiet=quiet, callbacks=callbacks
-        )
+        return resume_run(Path(folder), overrides, {**again, **changes}, task=task, quiet=quiet, callbacks=callbacks)
 
 
 def check(

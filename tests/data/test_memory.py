@@ -249,7 +249,7 @@ WRONG = {
         "list of 2 dictionaries, row 1 has no 'label'. It has: text.",
     ),
     "an empty list": (
-        lambda: [],
+        list,
         "train is an empty list. Expected a path, a DataFrame, a list of pairs or dictionaries, texts, or arrays "
         "(docs/data.md).",
     ),
@@ -262,10 +262,11 @@ WRONG = {
         "train is a list_iterator without elements: it is at its end. It may have been read before. Make a new one, or "
         "a list: list(…).",
     ),
-    "a function": (lambda: lambda: [], "train is a function. Call it."),
+    "a function": (lambda: list, "train is a function. Call it."),
     "a number": (
         lambda: 3,
-        "train is an int. Expected a path, a DataFrame, a list of pairs or dictionaries, texts, or arrays (docs/data.md).",
+        "train is an int. Expected a path, a DataFrame, a list of pairs or dictionaries, texts, or arrays "
+        "(docs/data.md).",
     ),
     "unequal halves": (lambda: (["a", "b"], ["x"]), "train has 2 inputs and 1 answers. Expected one for each."),
     "a tuple of paths": (

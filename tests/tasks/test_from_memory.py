@@ -212,33 +212,45 @@ def test_the_model_file_names_the_data(pair: Pair) -> None:
     assert same or pair.case.task == "recognize"  # whose recordings are known by their names
 
 
-def test_the_model_file_says_how_many_rows(pair: Pair) -> None:
-    if pair.case.in_memory is not _sentences:
-        pytest.skip("one task is enough")
-    assert pair.of_memory.data["source"] == "in memory: DataFrame with 60 rows"
-    config = (pair.folder / "memory/config.toml").read_text()
-    assert 'train = "memory:DataFrame with 60 rows#' in config
+@pytest.fixture(scope="module")
+def reviews(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on a DataFrame."""
+    folder = tmp_path_factory.mktemp("reviews") / "run"
+    case = CASES["classify"]
+    unrolled.train(case.task, train=_sentences(folder), out=folder, set=case.settings, quiet=True)
+    return folder
 
 
-def test_other_data_is_refused(pair: Pair) -> None:
-    if pair.case.in_memory is not _sentences:
-        pytest.skip("one task is enough")
-    other = _sentences(pair.folder)
+def test_the_model_file_says_how_many_rows(reviews: Path) -> None:
+    model = unrolled.load(reviews)
+    assert model.data["source"] == "in memory: DataFrame with 60 rows"
+    assert 'train = "memory:DataFrame with 60 rows#' in (reviews / "config.toml").read_text()
+    assert "memory:DataFrame with 60 rows" not in model.card()
+
+
+def test_other_data_is_refused(reviews: Path) -> None:
+    other = _sentences(reviews)
     other.loc[0, "text"] = "something else"
     with pytest.raises(UserError) as caught:
-        unrolled.resume(pair.folder / "memory", train=other, quiet=True)
-    folder = pair.folder / "memory"
+        unrolled.resume(reviews, train=other, quiet=True)
     assert str(caught.value) == (
-        f"The data is not what {folder} was trained on. Give the same data, or start a new run from its model: "
-        f"unrolled train classify --init {folder}"
+        f"The data is not what {reviews} was trained on. Give the same data, or start a new run from its model: "
+        f"unrolled train classify --init {reviews}"
     )
-    code, _, errors = call("train", "--resume", folder)
+
+
+def test_the_command_line_says_where_the_data_has_to_come_from(reviews: Path, tmp_path: Path) -> None:
+    code, _, errors = call("train", "--resume", reviews)
     assert code == 2
     assert errors == (
-        "Error: The data was given from Python (DataFrame with 60 rows), and no file keeps it. Give it again from there: "
-        "unrolled.resume(FOLDER, train=…, valid=…). Or write the same examples to a file and name it: "
+        "unrolled: The data was given from Python (DataFrame with 60 rows), and no file keeps it. Give it again from "
+        f"there: unrolled.resume('{reviews}', train=…). Or write the same examples to a file and name it: "
         "--set data.train=FILE\n"
     )
+    file = tmp_path / "same.csv"
+    _sentences(tmp_path).to_csv(file, index=False)
+    code, _, errors = call("train", "--resume", reviews, "--set", f"data.train={file}", "--quiet")
+    assert code == 0, errors
 
 
 def answered(pair: Pair, data: Any) -> list[str]:

@@ -258,6 +258,7 @@ def resume_run(
         old: Any = target.configure()
         new: Any = target.configure(overrides, extra)
         lines = check_changes(folder, old, new, [f"data.{name}" for name in FILE_KEYS])
+        check_held(data_paths(new).values(), folder)
         init = folder / INIT if (folder / INIT).is_file() else None
         job = TrainingJob(new, init=init, task=target.task, checked=True)
         return job.resume(folder, old if lines else None, lines, quiet=quiet, callbacks=callbacks)

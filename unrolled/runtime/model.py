@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from unrolled.data import Batch
-from unrolled.errors import UserError
 from unrolled.data.memory.inputs import given_to_evaluate, inputs_in
+from unrolled.errors import UserError
 from unrolled.runtime.graph import Graphs, onnxruntime
 from unrolled.runtime.manifest import Manifest, read_manifest
 from unrolled.runtime.settings import StoredSettings, file_changes

@@ -28,12 +28,12 @@ def suffix_of(path: Path) -> str:
     return Path(path.stem).suffix if is_packed(path) else path.suffix
 
 
-def not_held(path: object) -> UserError:
+def not_held(path: object, folder: object = "FOLDER") -> UserError:
     """The error for data that was in memory when a config was made, and is not now."""
     return UserError(
         f"The data was given from Python ({title_of(path)}), and no file keeps it.",
-        "Give it again from there: unrolled.resume(FOLDER, train=…, valid=…). Or write the same examples to a file and "
-        "name it: --set data.train=FILE",
+        f"Give it again from there: unrolled.resume({str(folder)!r}, train=…). Or write the same examples to a file and name "
+        "it: --set data.train=FILE",
     )
 
 

@@ -59,10 +59,11 @@ def held(path: str | Path) -> Source | None:
     return source
 
 
-def check_held(paths: Iterable[str]) -> None:
-    """An error for a name of data that is not in memory."""
+def check_held(paths: Iterable[str], folder: object = "FOLDER") -> None:
+    """An error for a name of data that is not in memory; `folder` is that of the run."""
     for path in paths:
-        held(path)
+        if in_memory(path) and path not in _HELD.get():
+            raise not_held(path, folder)
 
 
 def rows_of(path: str | Path) -> Rows | None:

@@ -124,7 +124,9 @@ def _of_mapping(given: Mapping[Any, Any], what: str) -> Source:
         raise UserError(f"{what} has columns of different lengths, {sizes}.", "Expected a value in each for every row.")
     count = len(next(iter(columns.values())))
     values = list(columns.values())
-    return Rows(f"dictionary of {len(columns)} columns, {_count(count, 'row')}", tuple(columns), count, values.__getitem__)
+    return Rows(
+        f"dictionary of {len(columns)} columns, {_count(count, 'row')}", tuple(columns), count, values.__getitem__
+    )
 
 
 def _values_of_npz(column: Any, what: str) -> Any:
@@ -150,7 +152,9 @@ def _of_items(given: Any, what: str) -> Source:
     if isinstance(first, (list, tuple)):
         if first and all(isinstance(one, Number) and not isinstance(one, bool) for one in first):
             return _of_array(_numbers(examples, title, what), kind, what)
-        return _pairs(list(_alike(examples, (list, tuple), "a pair", what)), f"{kind} of {_count(len(examples), 'pair')}")
+        return _pairs(
+            list(_alike(examples, (list, tuple), "a pair", what)), f"{kind} of {_count(len(examples), 'pair')}"
+        )
     raise UserError(f"{what} is a {kind} whose first element is {_a(first)}.", f"Expected {FORMS}.")
 
 
@@ -186,7 +190,9 @@ def _alike(items: Iterable[Any], kind: Any, name: str, what: str) -> Iterator[An
 
 
 def _of_records(examples: Sequence[Any], kind: str, what: str) -> Rows:
-    records = [{str(key): value for key, value in one.items()} for one in _alike(examples, Mapping, "a dictionary", what)]
+    records = [
+        {str(key): value for key, value in one.items()} for one in _alike(examples, Mapping, "a dictionary", what)
+    ]
     names = tuple(dict.fromkeys(name for record in records for name in record))
 
     def get(at: int) -> list[Any]:
@@ -209,7 +215,9 @@ def _pairs(examples: Sequence[Sequence[Any]], title: str) -> Rows:
 def _numbers(examples: Sequence[Any], title: str, what: str) -> NDArray[Any]:
     widths = {len(one) if isinstance(one, (list, tuple)) else 0 for one in examples}
     if len(widths) > 1:
-        raise UserError(f"{what}: {title} has rows of {', '.join(map(str, sorted(widths)))} numbers.", "Expected one width.")
+        raise UserError(
+            f"{what}: {title} has rows of {', '.join(map(str, sorted(widths)))} numbers.", "Expected one width."
+        )
     return np.array(examples, dtype=np.float64)
 
 

@@ -48,7 +48,8 @@ def _raw(text: str, place: str) -> bytes:
         return whole.replace("\r\n", "\n").encode()
     except UnicodeEncodeError as error:
         raise UserError(
-            f"{place} is not whole Unicode text: a surrogate at character {error.start}.", "Correct it, or leave it out."
+            f"{place} is not whole Unicode text: a surrogate at character {error.start}.",
+            "Correct it, or leave it out.",
         ) from None
 
 

@@ -199,7 +199,9 @@ def _read(settings: ForecastData, path: str, wanted: Sequence[str] | None) -> Sh
     )
     for name in [*(names_of(settings.input_columns) or []), *targets]:
         if name not in sheet.columns:
-            raise UserError(f"{title_of(path)} has no column of numbers {name!r}.", f"It has: {', '.join(sheet.columns[:20])}.")
+            raise UserError(
+                f"{title_of(path)} has no column of numbers {name!r}.", f"It has: {', '.join(sheet.columns[:20])}."
+            )
     return sheet
 
 

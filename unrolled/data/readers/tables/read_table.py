@@ -220,7 +220,9 @@ def _given(wanted: Wanted, source: Source) -> Iterator[Row]:
     elif not source.named:
         source, columns = source.as_roles(wanted.roles), list(wanted.roles)
     else:
-        columns = _record_columns(wanted, source.names, source.title, lambda name: _inside(name, source.names) is not None)
+        columns = _record_columns(
+            wanted, source.names, source.title, lambda name: _inside(name, source.names) is not None
+        )
     top = [_inside(name, source.names) or name for name in (*columns, *wanted.keep, *wanted.further(source.names))]
     yield from _of_records(wanted, columns, source.records(list(dict.fromkeys(top))))
 
