@@ -58,11 +58,13 @@ def train(
 
     `target` is the name of a task, a TOML file, or a task of your own. `train` and `valid` are paths, of a file, a
     folder or a pattern such as data/*.csv; or data in memory: a DataFrame of pandas or polars, a Hugging Face Dataset,
-    a list or an iterator of pairs (input, answer), of dictionaries or of texts, (inputs, answers), arrays (docs/data.md).
-    The model is the same as from a file with this content. `set` changes keys: {"model.cell": "gru"}. `init` is a model to start from: a path, hub:ORG/NAME, or weights that another program
-    wrote, whose modules `init_names` names: {"rnn": "layer"}, see `unrolled.nn.take_weights`. `out` is the run folder,
-    by default a new one under runs/; an existing run is never overwritten. `task` is the task itself where its name
-    alone does not make it: `Caption(encoder=…)`. `callbacks` watch the run and can stop it, see `Callback`.
+    a list or an iterator of pairs (input, answer), of dictionaries or of texts, a tuple (inputs, answers), or arrays
+    (docs/data.md). The model is that of a file with this content. `set` changes keys: {"model.cell": "gru"}.
+
+    `init` is a model to start from: a path, hub:ORG/NAME, or weights that another program wrote, whose modules
+    `init_names` names: {"rnn": "layer"}, see `unrolled.nn.take_weights`. `out` is the run folder, by default a new one
+    under runs/; an existing run is never overwritten. `task` is the task itself where its name alone does not make it:
+    `Caption(encoder=…)`. `callbacks` watch the run and can stop it, see `Callback`.
     """
     task = target if isinstance(target, Task) else task
     if out is not None and restarted_run() is None:

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 class Drive:
     """Drives the run of a job from where it is to its end. The first of several processes writes and speaks."""
 
-    def __init__(self, job: TrainingJob, run: Run, watchers: Watchers, *, quiet: bool) -> None:
+    def __init__(self, job: TrainingJob, run: Run, watchers: Watchers, *, quiet: bool, draw: bool = True) -> None:
+        self.draw = draw
         self.job, self.run, self.watchers = job, run, watchers
         self.trainer, self.folder, self.is_first = run.trainer, run.folder, run.ranks.is_first
         self.doubts = ScoreChecks(job.goal)
@@ -167,7 +168,7 @@ class Drive:
 
     def _draw(self) -> None:
         """Draw the learning curves so far."""
-        if not self.is_first:
+        if not self.is_first or not self.draw:
             return
         with disk_errors(self.folder / CURVES, then=f"draw it with: unrolled train --resume {self.folder}"):
             picture = curves(self.folder, self.job.goal.metric)

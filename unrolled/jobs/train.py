@@ -156,8 +156,10 @@ class TrainingJob:
         """Compute the gradients of one batch of another size, for its use of memory."""
         TrainingJob(apply(self.config, {key: size}), task=self.task, checked=True).trainer().gradients()
 
-    def run(self, out: Path | None, *, quiet: bool = False, callbacks: Sequence[Callback] = ()) -> Model:
-        """Train in a new run folder and return the best model."""
+    def run(
+        self, out: Path | None, *, quiet: bool = False, callbacks: Sequence[Callback] = (), draw: bool = True
+    ) -> Model:
+        """Train in a new run folder and return the best model; `draw` its curves."""
         trainer = self.trainer()
         folder = Path(self.ranks.from_first(lambda: str(new_folder(out, self.task.name))))
         with self._locked(folder):
@@ -169,7 +171,7 @@ class TrainingJob:
                     write_atomically(folder / INIT, self._initial())
                 self._write_config(folder)
             run = self._run(folder, trainer)
-            return Drive(self, run, self._watchers(run, callbacks), quiet=quiet).to_the_end([])
+            return Drive(self, run, self._watchers(run, callbacks), quiet=quiet, draw=draw).to_the_end([])
 
     def _locked(self, folder: Path) -> AbstractContextManager[None]:
         return locked(folder) if self.ranks.is_first else nullcontext()

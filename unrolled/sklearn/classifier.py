@@ -17,8 +17,8 @@ from unrolled.sklearn.estimator import Estimator, names_for, sequences_of
 class SequenceClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     """A class for each text, or for each sequence of frames; the task `classify`.
 
-    X is a list of texts, numbers (N, T) or (N, T, D), or a list of arrays (T, D) of any lengths. y has a class for each:
-    texts, numbers or booleans, which `predict` gives back with their type.
+    X is a list of texts, numbers (N, T) or (N, T, D), or a list of arrays (T, D) of any lengths. y has a class for
+    each: texts, numbers or booleans, which `predict` gives back with their type.
 
     >>> from unrolled.sklearn import SequenceClassifier
     >>> X, y = ["fine", "very fine", "poor", "so poor", "fine day", "poor day"], [1, 1, 0, 0, 1, 0]

@@ -15,10 +15,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from unrolled import api
+from unrolled.data.memory.held import given
 from unrolled.data.memory.objects import as_array, is_array
 from unrolled.data.memory.tables import column_values
 from unrolled.errors import Note, UserError
+from unrolled.jobs import TrainingJob, configure, load_model
 
 if TYPE_CHECKING:
     from unrolled.model import Model
@@ -77,7 +78,9 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         changes = {**keys, "train.device": self.device, **chosen, **(self.settings or {})}
         with self._notes(), tempfile.TemporaryDirectory() as folder:
             out = Path(folder) / "run"
-            self.model_: Model = api.train(self.task, train=data, out=out, set=changes, quiet=not self.verbose)
+            with given(train=data) as names:
+                config = configure(self.task, extra={"data.train": names["train"], **changes})
+                self.model_: Model = TrainingJob(config).run(out, quiet=not self.verbose, draw=False)
         return self
 
     @contextmanager
@@ -109,7 +112,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         if isinstance(state.get("model_"), bytes):
             with tempfile.TemporaryDirectory() as folder:
                 (Path(folder) / FILE).write_bytes(state["model_"])
-                state["model_"] = api.load(Path(folder) / FILE, device=self._device(state))
+                state["model_"] = load_model(Path(folder) / FILE, device=self._device(state))
         super().__setstate__(state)
 
     @staticmethod

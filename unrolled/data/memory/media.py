@@ -1,4 +1,4 @@
-"""Recordings and pictures in memory: samples with their rate, pictures of PIL, arrays; as readers of files take them."""
+"""Recordings and pictures in memory, as readers of files take them: samples with their rate, pictures, arrays."""
 
 from __future__ import annotations
 
