@@ -36,19 +36,20 @@ class SequenceClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         inputs = sequences_of(self, X, fitting=True)
         labels = column_or_1d(y, warn=True)
         check_consistent_length(inputs, labels)
-        check_classification_targets(labels)
         if labels.dtype.kind == "O" and any(one is None or one != one for one in labels.tolist()):
             row = next(i for i, one in enumerate(labels.tolist()) if one is None or one != one)
             raise UserError(f"y, row {row} is missing.", "Give a class for every input, or leave the row out.")
+        check_classification_targets(labels)
         self.classes_, places = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
-            raise UserError(f"y has one class: {self.classes_[0]!r}.", "Give examples of two classes or more.")
+            raise UserError(f"y has one class: {self.classes_.tolist()[0]!r}.", "Give examples of two classes or more.")
         self._names = names_for(self.classes_)
         return self._trained((inputs, [self._names[place] for place in places]))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most likely class of each sequence, (N,)."""
-        found: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        places = self.predict_proba(X).argmax(axis=1)
+        found: NDArray[Any] = self.classes_[places]
         return found
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:

@@ -63,13 +63,21 @@ class Forecaster(RegressorMixin, Estimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None) -> Self:
         """Train a new model; the last fifth of the rows is held out to choose the best."""
         if y is None:
-            rows = np.asarray(validate_data(self, X, dtype=np.float64))
+            rows = np.asarray(validate_data(self, X, dtype=np.float64, ensure_min_samples=2))
             self._one = False
             return self._trained({"inputs": rows, "lengths": np.array([len(rows)])}, **{"data.horizon": self.horizon})
-        rows, targets = validate_data(self, X, y, dtype=np.float64, y_numeric=True, multi_output=True)
+        rows, targets = validate_data(
+            self, X, y, dtype=np.float64, y_numeric=True, multi_output=True, ensure_min_samples=2
+        )
         self._one = targets.ndim == 1
         arrays = {"inputs": rows, "targets": np.asarray(targets, dtype=np.float64), "lengths": np.array([len(rows)])}
         return self._trained(arrays, **{"data.horizon": 0})
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.target_tags.required = False
+        return tags
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """A prediction for each row, (N,) or (N, K): of y, or of the row `horizon` steps later."""

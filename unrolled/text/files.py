@@ -32,8 +32,8 @@ def not_held(path: object, folder: object = "FOLDER") -> UserError:
     """The error for data that was in memory when a config was made, and is not now."""
     return UserError(
         f"The data was given from Python ({title_of(path)}), and no file keeps it.",
-        f"Give it again from there: unrolled.resume({str(folder)!r}, train=…). Or write the same examples to a file and "
-        "name it: --set data.train=FILE",
+        f"Give it again from there: unrolled.resume({str(folder)!r}, train=…). Or write the same examples to a file "
+        "and name it: --set data.train=FILE",
     )
 
 
