@@ -36,7 +36,7 @@ def given(**data: Any) -> Iterator[dict[str, str]]:
             continue
         source = source_of(value, key)
         names[key] = f"{MEMORY}{source.title}#{source.digest[:16]}"
-        sources[names[key]] = source
+        sources[names[key]] = source  # the same name means the same content
     before = _HELD.get()
     _HELD.set({**before, **sources})
     try:

@@ -77,7 +77,7 @@ def _sound(given: Any) -> tuple[Any, Any]:
     if isinstance(given, Mapping) and "array" in given and "sampling_rate" in given:
         return np.asarray(given["array"]), given["sampling_rate"]
     if isinstance(given, (tuple, list)) and len(given) == 2 and is_array(given[0]):
-        return given
+        return given[0], given[1]
     return None, None
 
 

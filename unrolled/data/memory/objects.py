@@ -35,6 +35,8 @@ def source_of(given: Any, what: str) -> Source:
         return _checked(_of_array(as_array(given, what), type(given).__name__, what), what)
     if isinstance(given, tuple):
         return _checked(_of_two(given, what), what)
+    if isinstance(given, (set, frozenset)):
+        raise UserError(f"{what} is {_a(given)}, which has no order.", "Make a list of it: sorted(…).")
     if isinstance(given, (bytes, Number)) or given is None or callable(given):
         fix = "Call it." if callable(given) and not isinstance(given, type) else f"Expected {FORMS}."
         raise UserError(f"{what} is {_a(given)}.", fix)

@@ -134,6 +134,8 @@ def _parts(value: Any) -> Iterator[bytes]:
         for key, one in value.items():
             yield from _parts(str(key))
             yield from _parts(one)
+    elif hasattr(value, "detach"):  # a tensor
+        yield from _parts(value.detach().cpu().numpy())
     elif isinstance(value, np.ndarray):
         yield f"a{value.dtype.str}{value.shape}".encode()
         if value.dtype.kind == "O":

@@ -106,8 +106,8 @@ def _pandas_table(frame: Any) -> tuple[Sequence[Any], int, Any, bool]:
                 name = "time"
             if name is not None and name not in frame.columns:
                 inside.append((name, values))
-    columns = [(name, frame.iloc[:, at]) for at, name in enumerate(frame.columns)]
-    named = type(frame.columns).__name__ != "RangeIndex"
+    named = type(frame.columns).__name__ != "RangeIndex"  # else columns are numbered, from 1 as in files
+    columns = [(name if named else at + 1, frame.iloc[:, at]) for at, name in enumerate(frame.columns)]
     both = [*inside, *columns]
     return [name for name, _ in both], len(frame), lambda at: _pandas_values(both[at][1]), named
 
