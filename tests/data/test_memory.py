@@ -202,6 +202,10 @@ def test_a_name_means_something_only_inside_its_block() -> None:
         read_text(name)
 
 
+def _pairs() -> list[tuple[str, str]]:
+    return [("a", "b")]
+
+
 WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "no column": (
         lambda: pd.DataFrame({"text": ["a"], "grade": ["b"]}),
@@ -263,7 +267,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         "a list: list(…).",
     ),
     "a set": (lambda: {("a", "b")}, "train is a set, which has no order. Make a list of it: sorted(…)."),
-    "a function": (lambda: list, "train is a function. Call it."),
+    "a function": (lambda: _pairs, "train is a function. Call it."),
     "a number": (
         lambda: 3,
         "train is an int. Expected a path, a DataFrame, a list of pairs or dictionaries, texts, or arrays "

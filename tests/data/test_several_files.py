@@ -57,14 +57,16 @@ READERS: dict[str, tuple[str, str, str, Callable[[Path], Any]]] = {
         "a.csv",
         "x,label\n1,up\n2,down\n",
         "x,label\n3,up\n",
-        lambda p: [row for one in read_tagged_frames(p) for row in zip(one.frames.tolist(), one.tags, strict=True)],
+        lambda p: [
+            row for one in read_tagged_frames(p) for row in zip(one.frames.tolist(), one.tags or (), strict=True)
+        ],
     ),
     "series": ("a.csv", "y,z\n1,2\n3,4\n", "y,z\n5,6\n7,8\n", _series),
     "transcripts": (
         "a.tsv",
         "a.wav\tone\n",
         "b.wav\ttwo\n",
-        lambda p: [(one.input.path.name, one.text) for one in read_transcripts(p)],
+        lambda p: [(_name(one.input), one.text) for one in read_transcripts(p)],
     ),
     "captions": (
         "a.tsv",
@@ -73,6 +75,10 @@ READERS: dict[str, tuple[str, str, str, Callable[[Path], Any]]] = {
         lambda p: [(one.image, one.captions) for one in read_captions(p)],
     ),
 }
+
+
+def _name(given: Any) -> str:
+    return str(given.path.name)
 
 
 def _texts(rows: Any) -> list[str]:

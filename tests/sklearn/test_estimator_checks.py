@@ -9,7 +9,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from unrolled.sklearn import Forecaster, SequenceClassifier
 
-SMALL: dict[str, Any] = {"max_steps": 20, "hidden_size": 8, "batch_size": 32, "lr": 0.05, "device": "cpu"}
+ONCE = {"train.eval_every": 100}  # one evaluation, at the end
+SMALL: dict[str, Any] = {"max_steps": 20, "hidden_size": 8, "batch_size": 32, "lr": 0.05, "settings": ONCE}
 
 OF_SERIES = "a forecaster reads rows in the order of time: each prediction depends on the rows before it"
 FAILURES = {
@@ -23,7 +24,7 @@ FAILURES = {
 
 
 @pytest.mark.filterwarnings("ignore")
-@parametrize_with_checks(
+@parametrize_with_checks(  # type: ignore[untyped-decorator]
     [SequenceClassifier(**SMALL), Forecaster(**SMALL)],
     expected_failed_checks=lambda estimator: FAILURES[type(estimator).__name__],
     xfail_strict=True,

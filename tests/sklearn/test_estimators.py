@@ -25,7 +25,8 @@ from tests.tasks.test_classify import sentences
 from unrolled import UserError
 from unrolled.sklearn import Forecaster, SequenceClassifier, Tagger
 
-SMALL: dict[str, Any] = {"hidden_size": 8, "lr": 0.02, "max_steps": 30, "batch_size": 8, "device": "cpu"}
+ONCE = {"train.eval_every": 100}  # one evaluation, at the end
+SMALL: dict[str, Any] = {"hidden_size": 8, "lr": 0.02, "max_steps": 30, "batch_size": 8, "settings": ONCE}
 SHORT: dict[str, Any] = {**SMALL, "max_steps": 3}
 
 
@@ -51,7 +52,7 @@ def test_answers_are_those_of_the_model(classifier: SequenceClassifier) -> None:
 
 
 def test_the_model_is_that_of_train(classifier: SequenceClassifier, tmp_path: Any) -> None:
-    keys = {"model.hidden_size": 8, "train.lr": 0.02, "train.max_steps": 30, "train.batch_size": 8}
+    keys = {"model.hidden_size": 8, "train.lr": 0.02, "train.max_steps": 30, "train.batch_size": 8, **ONCE}
     model = unrolled.train("classify", train=texts(), out=tmp_path / "run", set=keys, quiet=True)
     assert model.predict(texts()[0]) == classifier.model_.predict(texts()[0])
 
@@ -102,7 +103,9 @@ def test_pipelines_searches_and_cross_validation() -> None:
     X, y = texts(24)
     lower = FunctionTransformer(lambda batch: [text.lower() for text in batch])
     pipeline = Pipeline([("lower", lower), ("model", SequenceClassifier(**SHORT))])
-    grid = GridSearchCV(pipeline, {"model__hidden_size": [4], "model__settings": [None, {"model.cell": "gru"}]}, cv=2)
+    grid = GridSearchCV(
+        pipeline, {"model__hidden_size": [4], "model__settings": [ONCE, ONCE | {"model.cell": "gru"}]}, cv=2
+    )
     grid.fit([text.upper() for text in X], y)
     assert grid.best_estimator_.named_steps["model"].model_.config.model.hidden_size == 4
     assert len(grid.predict(X)) == len(X)

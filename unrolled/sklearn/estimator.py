@@ -15,8 +15,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from unrolled.data.memory.arrays import as_array, is_array
 from unrolled.data.memory.held import given
-from unrolled.data.memory.objects import as_array, is_array
 from unrolled.data.memory.tables import column_values
 from unrolled.errors import Note, UserError
 from unrolled.jobs import TrainingJob, configure, load_model

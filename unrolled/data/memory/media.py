@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unrolled.data.memory.objects import as_array, is_array
+from unrolled.data.memory.arrays import as_array, is_array
 from unrolled.data.readers.media.archives import Medium
 from unrolled.errors import UserError
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unrolled.data.memory.arrays import as_array, is_array
 from unrolled.data.memory.sources import Arrays, Rows, Source, is_missing
 from unrolled.data.memory.spool import spooled
 from unrolled.data.memory.tables import column_source, column_values, library_of, table_source
@@ -47,25 +48,6 @@ def _checked(source: Source, what: str) -> Source:
     if isinstance(source, Rows) and not source.count:
         raise UserError(f"{what} holds no example: {source.title}.", "Give data with at least one row.")
     return source
-
-
-def is_array(one: Any) -> bool:
-    """True for an array of NumPy and a tensor of torch."""
-    return isinstance(one, np.ndarray) or (hasattr(one, "detach") and hasattr(one, "numpy") and hasattr(one, "ndim"))
-
-
-def as_array(one: Any, what: str) -> NDArray[Any]:
-    """The array, or a tensor's values; those of another device are copied."""
-    if isinstance(one, np.ndarray):
-        return one
-    try:
-        found: NDArray[Any] = one.detach().cpu().numpy()
-    except (TypeError, RuntimeError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise UserError(
-            f"{what} is a tensor that NumPy cannot read: {reason}.", "Give a dense tensor of numbers: .float().cpu()"
-        ) from None
-    return found
 
 
 def _of_array(array: NDArray[Any], kind: str, what: str) -> Source:
@@ -210,8 +192,14 @@ def _pairs(examples: Sequence[Sequence[Any]], title: str) -> Rows:
         if len(one) != width or width < 2:
             expected = f"Expected {max(width, 2)} in each: (input, answer)."
             raise UserError(f"{title}, row {row} has {_count(len(one), 'value')}.", expected)
-    columns = [list(column) for column in zip(*examples, strict=True)]
+    rows = ([_value(one, f"{title}, row {row}") for one in values] for row, values in enumerate(examples))
+    columns = [list(column) for column in zip(*rows, strict=True)]
     return Rows(title, tuple(map(str, range(1, width + 1))), len(examples), columns.__getitem__, named=False)
+
+
+def _value(one: Any, place: str) -> Any:
+    """A value of a row; a tensor as an array."""
+    return as_array(one, place) if is_array(one) else one
 
 
 def _numbers(examples: Sequence[Any], title: str, what: str) -> NDArray[Any]:

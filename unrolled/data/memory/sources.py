@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unrolled.data.memory.arrays import as_array, is_array
 from unrolled.errors import UserError
 
 ANSWERS = ("label", "number", "tag", "tags", "labels", "target", "transcript", "captions")
@@ -134,9 +135,8 @@ def _parts(value: Any) -> Iterator[bytes]:
         for key, one in value.items():
             yield from _parts(str(key))
             yield from _parts(one)
-    elif hasattr(value, "detach"):  # a tensor
-        yield from _parts(value.detach().cpu().numpy())
-    elif isinstance(value, np.ndarray):
+    elif is_array(value):
+        value = as_array(value, "A value")
         yield f"a{value.dtype.str}{value.shape}".encode()
         if value.dtype.kind == "O":
             yield from _parts(value.tolist())

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unrolled.data.memory.arrays import as_array, is_array
 from unrolled.data.memory.held import held, shown
-from unrolled.data.memory.objects import as_array, is_array
 from unrolled.data.memory.sources import Arrays, Texts
 from unrolled.data.readers.arrays import read_ragged
 from unrolled.data.readers.tables.read_table import SUFFIXES, Row, read_table

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unrolled.data.memory.arrays import as_array, is_array
 from unrolled.data.memory.media import is_picture
-from unrolled.data.memory.objects import as_array, is_array
 from unrolled.data.readers.tables.read_table import Row, read_table
 from unrolled.data.signals.pictures import LARGEST, Folder, Pictures, open_pictures, pixels_of, resized
 from unrolled.data.signals.views import Shape, View, check_view

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unrolled.data.memory.arrays import as_array, is_array
 from unrolled.data.memory.held import arrays_of, held, rows_of, shown
-from unrolled.data.memory.objects import as_array, is_array
 from unrolled.data.memory.sources import Rows, is_missing
 from unrolled.data.readers.arrays import read_arrays, read_ragged
 from unrolled.data.readers.labelled import check_frames
