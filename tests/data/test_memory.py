@@ -146,6 +146,7 @@ def test_texts_beyond_the_bound_go_to_a_file_that_is_removed(monkeypatch: pytest
         assert source.path.read_text() == "".join(f"{line}\n" for line in lines)
         assert isinstance(whole, Texts)
         assert source.digest == whole.digest
+        assert read_lines(names["train"]) == lines
     assert not source.path.exists()
     whole.close()
 

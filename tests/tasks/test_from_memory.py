@@ -199,7 +199,7 @@ def test_a_run_on_data_in_memory_resumes_with_the_same_data_alone(pair: Pair) ->
     with pytest.raises(UserError) as caught:
         unrolled.resume(folder, quiet=True)
     assert "was given from Python" in str(caught.value)
-    assert "unrolled.resume(FOLDER, train=…" in str(caught.value)
+    assert f"unrolled.resume({str(folder)!r}, train=…" in str(caught.value)
     unrolled.resume(folder, train=case.in_memory(pair.folder), quiet=True)
     for name in ("best.safetensors", "last.safetensors", "metrics.jsonl", "config.toml"):
         assert (folder / name).read_bytes() == (pair.folder / "memory" / name).read_bytes(), name
@@ -296,3 +296,19 @@ def test_series_of_a_table_are_forecast_by_name(tmp_path: Path) -> None:
     assert list(found) == ["north", "south"]
     one = table[table["site"] == "south"][["a", "b"]].to_numpy()
     assert np.array_equal(found["south"], model.predict(one, steps=2))
+
+
+def test_an_iterator_beyond_the_bound_goes_through_the_token_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def trained(name: str) -> Model:
+        keys = {**CASES["generate"].settings, "data.cache": str(tmp_path / "cache")}
+        return unrolled.train("generate", train=iter(TEXT.splitlines()), out=tmp_path / name, set=keys, quiet=True)
+
+    held = trained("held")
+    assert not (tmp_path / "cache").exists()
+    monkeypatch.setattr("unrolled.data.memory.spool.IN_MEMORY", 100)
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    spooled = trained("spooled")
+    assert any((tmp_path / "cache/tokens").iterdir())
+    assert all(torch.equal(one, weights(held)[name]) for name, one in weights(spooled).items())

@@ -62,7 +62,7 @@ class Rows:
 
     @property
     def digest(self) -> str:
-        columns = [_digest(self.get(at)) for at in range(len(self.names))]
+        columns = [_column_digest(self.get(at)) for at in range(len(self.names))]
         return _digest([*self.names, *columns])
 
     def close(self) -> None:
@@ -94,6 +94,11 @@ class Texts:
     text: str = ""
     path: Path | None = None
 
+    @property
+    def whole(self) -> str:
+        """All of the text, also where it is in a file."""
+        return self.text if self.path is None else self.path.read_text(encoding="utf-8")
+
     def close(self) -> None:
         """Remove the file."""
         if self.path is not None:
@@ -110,6 +115,19 @@ def is_missing(value: Any) -> bool:
 
 def _present(value: Any) -> Any:
     return None if is_missing(value) else value
+
+
+def _column_digest(values: list[Any]) -> str:
+    """`_digest` of a column; one of texts alone, or of floats, is hashed at once."""
+    kinds = set(map(type, values))
+    if kinds == {str}:
+        lengths = np.fromiter(map(len, values), dtype=np.int64, count=len(values))
+        raw = "".join(values).encode("utf-8", "surrogatepass")
+        return hashlib.sha256(b"texts" + lengths.tobytes() + raw).hexdigest()
+    if kinds == {float}:
+        numbers = np.array(values)
+        return hashlib.sha256(b"numbers" + np.where(np.isnan(numbers), np.nan, numbers).tobytes()).hexdigest()
+    return _digest(values)
 
 
 def _digest(value: Any) -> str:

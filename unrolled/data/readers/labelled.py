@@ -72,7 +72,7 @@ def is_fasttext(path: str | Path) -> bool:
     """True if the first line of a text file begins with a label of fastText."""
     path = Path(path)
     if (given := held(path)) is not None:
-        return isinstance(given, Texts) and given.text.lstrip().startswith(FASTTEXT)
+        return isinstance(given, Texts) and given.whole.lstrip().startswith(FASTTEXT)
     suffix = suffix_of(path)
     if suffix in NO_LINES or not path.is_file():
         return False

@@ -22,7 +22,7 @@ def read_text(path: str | Path, *, exact: bool = False) -> str:
     order mark is removed and line ends become "\\n".
     """
     if (given := texts_of(path)) is not None:
-        return given.text
+        return given.whole
     if not is_several(path):
         return _text_of(Path(path), exact=exact)
     texts = (_text_of(file, exact=exact) for file in files_of(path))
