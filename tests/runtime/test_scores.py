@@ -117,6 +117,6 @@ def test_data_in_memory_is_scored_and_answered_as_a_file() -> None:
     model, file = exported_of("classify"), file_of("classify")
     pairs = [(one.input, one.labels[0]) for one in read_labelled(file)]
     assert model.evaluate(pairs) == model.evaluate(file)
-    texts = {"text": [text for text, _ in pairs], "label": [label for _, label in pairs]}
+    texts: dict[str, list[Any]] = {"text": [text for text, _ in pairs], "label": [label for _, label in pairs]}
     table = pyarrow.table(texts)
     assert model.predict(table) == model.predict(texts["text"]) == model.predict(iter(texts["text"]))

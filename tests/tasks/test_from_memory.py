@@ -221,6 +221,19 @@ def reviews(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_validation_data_may_be_an_iterator(tmp_path: Path) -> None:
+    case, rows = CASES["classify"], [(text, label) for label, text in test_classify.sentences(30, seed=1)]
+
+    def trained(name: str, valid: Any) -> Model:
+        data, keys = _sentences(tmp_path), case.settings
+        return unrolled.train(case.task, train=data, valid=valid, out=tmp_path / name, set=keys, quiet=True)
+
+    of_iterator, of_list = trained("iterator", iter(rows)), trained("list", rows)
+    assert of_iterator.scores == of_list.scores
+    assert of_iterator.evaluate(iter(rows)) == of_iterator.evaluate(rows)
+    assert of_list.data["source"] == "in memory: DataFrame with 60 rows, in memory: list of 30 pairs"
+
+
 def test_the_model_file_says_how_many_rows(reviews: Path) -> None:
     model = unrolled.load(reviews)
     assert model.data["source"] == "in memory: DataFrame with 60 rows"

@@ -14,6 +14,7 @@ from unrolled.errors import UserError, note
 from unrolled.tasks.classify.predict import Classified, config_of
 from unrolled.tasks.classify.regression import PredictedNumber
 from unrolled.tasks.runner import Input, Request, Runner
+from unrolled.text.globs import files_of, is_several
 
 
 class ClassifyRunner(Runner):
@@ -46,6 +47,8 @@ class ClassifyRunner(Runner):
 
     def rows(self, file: str, keep: Sequence[str] = ()) -> list[Row]:
         """The texts of a table like those of training, whose labels are not read; else the lines."""
+        if is_several(file):
+            return [row for one in files_of(file) for row in self.rows(str(one), keep)]
         column = self._column
         if is_fasttext(file) and not keep:
             lines = enumerate(read_lines(file), 1)
