@@ -15,7 +15,7 @@ import torch
 
 from unrolled.data.memory.held import given, held
 from unrolled.data.memory.objects import source_of
-from unrolled.data.memory.sources import Arrays, Rows, Texts
+from unrolled.data.memory.sources import HeldArrays, HeldRows, HeldTexts
 from unrolled.data.readers.labelled import read_labelled
 from unrolled.data.readers.pairs import read_pairs
 from unrolled.data.readers.text import read_lines, read_text
@@ -25,7 +25,7 @@ COLUMNS = {"text": ["a fine film", "poor", "so, so"], "label": ["good", "bad", "
 
 
 class Dataset:
-    """What a Hugging Face Dataset is to its user, as far as it is read here."""
+    """A Hugging Face Dataset, as far as it is read here."""
 
     __module__ = "datasets.arrow_dataset"
 
@@ -141,10 +141,10 @@ def test_texts_beyond_the_bound_go_to_a_file_that_is_removed(monkeypatch: pytest
     whole = source_of(lines, "train")
     with given(train=(line for line in lines)) as names:
         source = held(names["train"])
-        assert isinstance(source, Texts)
+        assert isinstance(source, HeldTexts)
         assert source.path is not None
         assert source.path.read_text() == "".join(f"{line}\n" for line in lines)
-        assert isinstance(whole, Texts)
+        assert isinstance(whole, HeldTexts)
         assert source.digest == whole.digest
         assert read_lines(names["train"]) == lines
     assert not source.path.exists()
@@ -165,10 +165,10 @@ def test_texts_beyond_the_bound_go_to_a_file_that_is_removed(monkeypatch: pytest
 def test_numbers_are_series() -> None:
     for data in ([1.0, 2.0, 3.0], np.array([1.0, 2.0, 3.0]), torch.tensor([1.0, 2.0, 3.0])):
         source = source_of(data, "train")
-        assert isinstance(source, Arrays)
+        assert isinstance(source, HeldArrays)
         assert [one.tolist() for one in source.sequences] == [[1.0, 2.0, 3.0]]
     table = source_of([[1, 2], [3, 4]], "train")
-    assert isinstance(table, Arrays)
+    assert isinstance(table, HeldArrays)
     assert table.sequences[0].shape == (2, 2)
 
 
@@ -181,7 +181,7 @@ def test_an_index_of_times_or_with_a_name_is_a_column() -> None:
         (pd.DataFrame({"y": [1.0, 2, 3]}, index=pd.PeriodIndex(times, freq="D")), ("time", "y")),
     ):
         source = source_of(frame, "train")
-        assert isinstance(source, Rows)
+        assert isinstance(source, HeldRows)
         assert source.names == names
         assert len(names) == 1 or source.get(0)[0] == pd.Timestamp("2024-01-01")
 

@@ -1,4 +1,4 @@
-"""What the estimators share: their parameters, training, and pickling."""
+"""The parameters, training and pickling that the estimators share."""
 
 from __future__ import annotations
 

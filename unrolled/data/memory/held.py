@@ -12,7 +12,7 @@ from typing import Any
 
 from unrolled.config import MEMORY, in_memory
 from unrolled.data.memory.objects import source_of
-from unrolled.data.memory.sources import Arrays, Rows, Source, Texts
+from unrolled.data.memory.sources import HeldArrays, HeldRows, HeldTexts, Source
 from unrolled.errors import UserError
 from unrolled.text.files import not_held
 
@@ -66,22 +66,22 @@ def check_held(paths: Iterable[str], folder: object = "FOLDER") -> None:
             raise not_held(path, folder)
 
 
-def rows_of(path: str | Path) -> Rows | None:
+def rows_of(path: str | Path) -> HeldRows | None:
     """The rows in memory of a name; None for the path of a file, and for data of another kind."""
     source = held(path)
-    return source if isinstance(source, Rows) else None
+    return source if isinstance(source, HeldRows) else None
 
 
-def arrays_of(path: str | Path) -> Arrays | None:
+def arrays_of(path: str | Path) -> HeldArrays | None:
     """The arrays in memory of a name; None for the path of a file, and for data of another kind."""
     source = held(path)
-    return source if isinstance(source, Arrays) else None
+    return source if isinstance(source, HeldArrays) else None
 
 
-def texts_of(path: str | Path) -> Texts | None:
+def texts_of(path: str | Path) -> HeldTexts | None:
     """The texts in memory of a name; None for the path of a file. Other data is an error."""
     source = held(path)
-    if source is None or isinstance(source, Texts):
+    if source is None or isinstance(source, HeldTexts):
         return source
     raise UserError(f"{source.title} holds no plain texts.", "Give a list or an iterator of texts, or a file.")
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.data.memory.arrays import as_array, is_array
-from unrolled.data.memory.sources import Arrays, Rows, Source, is_missing
+from unrolled.data.memory.sources import HeldArrays, HeldRows, Source, is_missing
 from unrolled.data.memory.spool import spooled
 from unrolled.data.memory.tables import column_source, column_values, library_of, table_source
 from unrolled.errors import UserError
@@ -45,7 +45,7 @@ def source_of(given: Any, what: str) -> Source:
 
 
 def _checked(source: Source, what: str) -> Source:
-    if isinstance(source, Rows) and not source.count:
+    if isinstance(source, HeldRows) and not source.count:
         raise UserError(f"{what} holds no example: {source.title}.", "Give data with at least one row.")
     return source
 
@@ -57,7 +57,7 @@ def _of_array(array: NDArray[Any], kind: str, what: str) -> Source:
         raise UserError(f"{what} is a single number.", f"Expected {FORMS}.")
     shape = "×".join(map(str, array.shape))
     sequences = [array] if array.ndim < 3 else list(array)
-    return Arrays(f"{kind} of {shape} numbers", sequences=sequences)
+    return HeldArrays(f"{kind} of {shape} numbers", sequences=sequences)
 
 
 def _of_two(given: tuple[Any, ...], what: str) -> Source:
@@ -101,14 +101,14 @@ def _of_mapping(given: Mapping[Any, Any], what: str) -> Source:
             )
     if any(name in NPZ and is_array(column) for name, column in given.items()):
         arrays = {str(name): np.asarray(_values_of_npz(column, what)) for name, column in given.items()}
-        return Arrays(f"dictionary of {_count(len(arrays), 'array')}", arrays)
+        return HeldArrays(f"dictionary of {_count(len(arrays), 'array')}", arrays)
     columns = {str(name): _values(column, f"{what}[{name!r}]") for name, column in given.items()}
     sizes = {name: len(column) for name, column in columns.items()}
     if len(set(sizes.values())) > 1:
         raise UserError(f"{what} has columns of different lengths, {sizes}.", "Expected a value in each for every row.")
     count = len(next(iter(columns.values())))
     values = list(columns.values())
-    return Rows(
+    return HeldRows(
         f"dictionary of {len(columns)} columns, {_count(count, 'row')}", tuple(columns), count, values.__getitem__
     )
 
@@ -129,10 +129,10 @@ def _of_items(given: Any, what: str) -> Source:
         return _of_records(examples, kind, what)
     if is_array(first):
         arrays = [as_array(one, what) for one in _alike(examples, None, "an array", what)]
-        return Arrays(f"{kind} of {_count(len(arrays), 'array')}", sequences=arrays)
+        return HeldArrays(f"{kind} of {_count(len(arrays), 'array')}", sequences=arrays)
     if isinstance(first, Number) and not isinstance(first, bool):
         numbers = np.array(list(_alike(examples, Number, "a number", what)), dtype=np.float64)
-        return Arrays(f"{kind} of {len(numbers):,} numbers", sequences=[numbers])
+        return HeldArrays(f"{kind} of {len(numbers):,} numbers", sequences=[numbers])
     if isinstance(first, (list, tuple)):
         if first and all(isinstance(one, Number) and not isinstance(one, bool) for one in first):
             return _of_array(_numbers(examples, title, what), kind, what)
@@ -173,7 +173,7 @@ def _alike(items: Iterable[Any], kind: Any, name: str, what: str) -> Iterator[An
         yield one
 
 
-def _of_records(examples: Sequence[Any], kind: str, what: str) -> Rows:
+def _of_records(examples: Sequence[Any], kind: str, what: str) -> HeldRows:
     records = [
         {str(key): value for key, value in one.items()} for one in _alike(examples, Mapping, "a dictionary", what)
     ]
@@ -183,10 +183,10 @@ def _of_records(examples: Sequence[Any], kind: str, what: str) -> Rows:
         return [record.get(names[at]) for record in records]
 
     title = f"{kind} of {_count(len(records), 'dictionary', 'dictionaries')}"
-    return Rows(title, names, len(records), get, records_of=records)
+    return HeldRows(title, names, len(records), get, records_of=records)
 
 
-def _pairs(examples: Sequence[Sequence[Any]], title: str) -> Rows:
+def _pairs(examples: Sequence[Sequence[Any]], title: str) -> HeldRows:
     width = len(examples[0])
     for row, one in enumerate(examples):
         if len(one) != width or width < 2:
@@ -194,7 +194,7 @@ def _pairs(examples: Sequence[Sequence[Any]], title: str) -> Rows:
             raise UserError(f"{title}, row {row} has {_count(len(one), 'value')}.", expected)
     rows = ([_value(one, f"{title}, row {row}") for one in values] for row, values in enumerate(examples))
     columns = [list(column) for column in zip(*rows, strict=True)]
-    return Rows(title, tuple(map(str, range(1, width + 1))), len(examples), columns.__getitem__, named=False)
+    return HeldRows(title, tuple(map(str, range(1, width + 1))), len(examples), columns.__getitem__, named=False)
 
 
 def _value(one: Any, place: str) -> Any:
@@ -212,7 +212,7 @@ def _numbers(examples: Sequence[Any], title: str, what: str) -> NDArray[Any]:
 
 
 def _a(one: Any) -> str:
-    """What an object is, with an article."""
+    """The class of an object, with an article."""
     if one is None:
         return "None"
     name = type(one).__name__

@@ -1,4 +1,4 @@
-"""What data in memory is to the readers: rows of named values, arrays, or texts."""
+"""Data in memory as readers take it: rows of named values, arrays, or texts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ANSWERS = ("label", "number", "tag", "tags", "labels", "target", "transcript", "
 
 
 @dataclass(frozen=True)
-class Rows:
+class HeldRows:
     """Rows of values: a table with names of columns, or pairs without."""
 
     title: str  # in messages: "DataFrame with 9 rows"
@@ -45,7 +45,7 @@ class Rows:
         for row, values in enumerate(zip(*map(self.column, columns), strict=True)):
             yield self.place(row), dict(zip(columns, map(_present, values), strict=True))
 
-    def as_roles(self, roles: Sequence[str]) -> Rows:
+    def as_roles(self, roles: Sequence[str]) -> HeldRows:
         """Pairs with the names of their roles: the input first, then what a model answers. Tables as they are."""
         if self.named:
             return self
@@ -70,7 +70,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Arrays:
+class HeldArrays:
     """Arrays by name, as a .npz file has them; or, without a name, an array for each sequence."""
 
     title: str
@@ -86,7 +86,7 @@ class Arrays:
 
 
 @dataclass(frozen=True)
-class Texts:
+class HeldTexts:
     """Texts one after another, each with a line end: in memory, or, where they are large, in a temporary file."""
 
     title: str
@@ -105,7 +105,7 @@ class Texts:
             self.path.unlink(missing_ok=True)
 
 
-Source = Rows | Arrays | Texts
+Source = HeldRows | HeldArrays | HeldTexts
 
 
 def is_missing(value: Any) -> bool:

@@ -10,14 +10,14 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
-from unrolled.data.memory.sources import Texts
+from unrolled.data.memory.sources import HeldTexts
 from unrolled.errors import UserError, remedy
 
 IN_MEMORY = 64 << 20  # bytes; larger texts go to a file, as large files stay on disk
 BUFFER = 4 << 20  # bytes written at once from then on
 
 
-def spooled(texts: Iterable[str], kind: str) -> Texts:
+def spooled(texts: Iterable[str], kind: str) -> HeldTexts:
     """The texts one after another, each with a line end, as a file has them; they are read once."""
     digest, held, size, most, count = hashlib.sha256(), list[bytes](), 0, IN_MEMORY, 0
     with ExitStack() as cleanup:
@@ -34,12 +34,12 @@ def spooled(texts: Iterable[str], kind: str) -> Texts:
                 held, size, most = [], 0, BUFFER
         title = f"{kind} of {count:,} {'text' if count == 1 else 'texts'}"
         if file is None:
-            return Texts(title, digest.hexdigest(), b"".join(held).decode())
+            return HeldTexts(title, digest.hexdigest(), b"".join(held).decode())
         with _disk():
             file[0].write(b"".join(held))
             file[0].close()
         cleanup.pop_all()  # the file stays
-    return Texts(title, digest.hexdigest(), path=file[1])
+    return HeldTexts(title, digest.hexdigest(), path=file[1])
 
 
 def _raw(text: str, place: str) -> bytes:

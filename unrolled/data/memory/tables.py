@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from unrolled.data.memory.sources import Rows, Source
+from unrolled.data.memory.sources import HeldRows, Source
 from unrolled.data.memory.spool import spooled
 from unrolled.errors import UserError
 
@@ -27,7 +27,7 @@ def is_table(given: Any) -> bool:
     return library is not None and _table(given, library) is not None
 
 
-def table_source(given: Any, library: str) -> Rows | None:
+def table_source(given: Any, library: str) -> HeldRows | None:
     """The rows of a table; None for another object of the library."""
     found = _table(given, library)
     if found is None:
@@ -38,7 +38,7 @@ def table_source(given: Any, library: str) -> Rows | None:
         twice = next(name for name in texts if texts.count(name) > 1)
         raise UserError(f"The {type(given).__name__} has two columns {twice!r}.", "Give each a different name.")
     title = f"{type(given).__name__} with {count:,} {'row' if count == 1 else 'rows'}"
-    return Rows(title, texts, count, get, named)
+    return HeldRows(title, texts, count, get, named)
 
 
 def _table(given: Any, library: str) -> tuple[Sequence[Any], int, Any, bool] | None:
@@ -67,7 +67,7 @@ def column_source(given: Any, library: str, *, as_rows: bool = False) -> Source 
         rows = table_source(given.alias(given.name or "value").to_frame(), library)
     elif library == "pyarrow" and hasattr(given, "to_pylist"):
         values = given.to_pylist()
-        rows = Rows(f"{type(given).__name__} with {len(values):,} rows", ("value",), len(values), lambda at: values)
+        rows = HeldRows(f"{type(given).__name__} with {len(values):,} rows", ("value",), len(values), lambda at: values)
     else:
         return None
     assert rows is not None
@@ -79,7 +79,7 @@ def column_source(given: Any, library: str, *, as_rows: bool = False) -> Source 
             if not isinstance(one, str):
                 raise UserError(f"{kind}, row {row} is {type(one).__name__}, not a text.", "Leave it out: dropna().")
         return spooled(values, kind)
-    return Rows(f"{kind} with {rows.count:,} rows", rows.names, rows.count, rows.get)
+    return HeldRows(f"{kind} with {rows.count:,} rows", rows.names, rows.count, rows.get)
 
 
 def column_values(given: Any) -> list[Any] | None:
@@ -90,7 +90,7 @@ def column_values(given: Any) -> list[Any] | None:
     if library == "datasets" and type(given).__name__ == "Column":
         return list(given)
     source = column_source(given, library, as_rows=True)
-    return source.get(len(source.names) - 1) if isinstance(source, Rows) else None
+    return source.get(len(source.names) - 1) if isinstance(source, HeldRows) else None
 
 
 def _pandas_table(frame: Any) -> tuple[Sequence[Any], int, Any, bool]:

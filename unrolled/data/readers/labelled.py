@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from unrolled.data.memory.arrays import as_array, is_array
 from unrolled.data.memory.held import held, shown
-from unrolled.data.memory.sources import Arrays, Texts
+from unrolled.data.memory.sources import HeldArrays, HeldTexts
 from unrolled.data.readers.arrays import read_ragged
 from unrolled.data.readers.tables.read_table import SUFFIXES, Row, read_table
 from unrolled.data.readers.text import read_lines
@@ -60,7 +60,7 @@ def read_labelled(
             for file in files_of(path, (*SUFFIXES, ".npz"))
         )
         return [example for part in parts for example in part]
-    if Path(path).suffix == ".npz" or isinstance(held(path), Arrays):
+    if Path(path).suffix == ".npz" or isinstance(held(path), HeldArrays):
         return _read_frames(Path(path), separator)
     if is_fasttext(path):
         return _read_fasttext(Path(path), several=separator is not None)
@@ -72,7 +72,7 @@ def is_fasttext(path: str | Path) -> bool:
     """True if the first line of a text file begins with a label of fastText."""
     path = Path(path)
     if (given := held(path)) is not None:
-        return isinstance(given, Texts) and given.whole.lstrip().startswith(FASTTEXT)
+        return isinstance(given, HeldTexts) and given.whole.lstrip().startswith(FASTTEXT)
     suffix = suffix_of(path)
     if suffix in NO_LINES or not path.is_file():
         return False

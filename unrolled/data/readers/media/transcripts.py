@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from unrolled.data.memory.held import held, shown
 from unrolled.data.memory.media import medium_of
-from unrolled.data.memory.sources import Arrays
+from unrolled.data.memory.sources import HeldArrays
 from unrolled.data.readers.arrays import read_ragged
 from unrolled.data.readers.labelled import check_frames
 from unrolled.data.readers.media.archives import Medium
@@ -45,7 +45,7 @@ def read_transcripts(
         columns = {"input_column": input_column, "text_column": text_column}
         files = files_of(path, (*SUFFIXES, ".npz"))
         return [example for file in files for example in read_transcripts(file, **columns)]
-    if path.suffix == ".npz" or isinstance(held(path), Arrays):
+    if path.suffix == ".npz" or isinstance(held(path), HeldArrays):
         arrays = read_ragged(path, ["frames", "texts"])
         path = shown(path)
         result = []

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.data.memory.held import held, shown
-from unrolled.data.memory.sources import Rows, Texts
+from unrolled.data.memory.sources import HeldRows, HeldTexts
 from unrolled.data.readers.arrays import read_ragged
 from unrolled.data.readers.series.key_columns import AUTO, MOST_TWICE, NO_KEYS, NONE, Keys, columns_of, find_keys
 from unrolled.data.readers.series.times import Seconds, Timeline, timeline_of
@@ -161,8 +161,8 @@ def _sheet(path: Path, how: SeriesColumns) -> Sheet:
     if given is None and suffix not in KINDS:
         raise unknown_name("kind of file", suffix or path.name, KINDS)
     columns, optional, keep = how.columns, how.optional, how.keep
-    if suffix == ".npz" or (given is not None and not isinstance(given, Rows)):
-        if isinstance(given, Texts):
+    if suffix == ".npz" or (given is not None and not isinstance(given, HeldRows)):
+        if isinstance(given, HeldTexts):
             raise UserError(f"{given.title} holds texts.", "Expected numbers: a DataFrame, or arrays.")
         sheet = _arrays(path)
         sheet = sheet if columns is None else _selected(shown(path), sheet, columns, optional)
@@ -192,7 +192,7 @@ def _sheet(path: Path, how: SeriesColumns) -> Sheet:
     return _from_table(path, cells, columns, keys, optional, how.missing, keep)
 
 
-def _of_rows(rows: Rows) -> _Cells:
+def _of_rows(rows: HeldRows) -> _Cells:
     """A table in memory."""
     columns = [rows.get(at) for at in range(len(rows.names))]
     return _Cells(list(rows.names), columns, f"{rows.title}, row ", range(rows.count))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from unrolled.data.memory.held import held
-from unrolled.data.memory.sources import Rows, Source
+from unrolled.data.memory.sources import HeldRows, Source
 from unrolled.data.readers.tables.column_names import ROLES, column_key, find_columns, our_name
 from unrolled.data.readers.tables.headers import Lines, Wanted, kept_at, shortened, table_layout
 from unrolled.data.readers.tables.quoted import SEPARATORS, quoted_rows, table_separator, tabs_are_quoted
@@ -76,7 +76,7 @@ def _table_suffix(path: Path, also: Sequence[str]) -> str:
 def is_table(path: Path) -> bool:
     """True if an input file is a table: by its suffix; a .tsv with a tab, a .txt with a tab in each line."""
     if (given := held(path)) is not None:
-        return isinstance(given, Rows)
+        return isinstance(given, HeldRows)
     suffix = suffix_of(path)
     if suffix not in (".tsv", ".txt"):
         return suffix in SUFFIXES
@@ -209,7 +209,7 @@ def _of_records(
 
 def _given(wanted: Wanted, source: Source) -> Iterator[Row]:
     """Rows of data in memory."""
-    if not isinstance(source, Rows):
+    if not isinstance(source, HeldRows):
         wants = " and ".join(wanted.roles)
         raise UserError(
             f"{source.title} has no rows with {wants}.", "Give a DataFrame, a list of dictionaries or of pairs."

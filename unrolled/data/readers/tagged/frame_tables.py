@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.data.memory.held import rows_of
-from unrolled.data.memory.sources import Rows, is_missing
+from unrolled.data.memory.sources import HeldRows, is_missing
 from unrolled.data.readers.tables.column_names import column_named, find_column, usual
 from unrolled.data.readers.tables.number_cells import is_header, number_of, with_points
 from unrolled.data.readers.tables.quoted import quoted_rows, table_separator
@@ -87,7 +87,7 @@ class _Table:
     before: str = ":"  # between the path and the number of a line
 
     @classmethod
-    def of_rows(cls, rows: Rows) -> _Table:
+    def of_rows(cls, rows: HeldRows) -> _Table:
         """The cells of a table in memory, as a file has them."""
         columns = [["" if is_missing(one) else str(one) for one in rows.get(at)] for at in range(len(rows.names))]
         cells = [list(row) for row in zip(*columns, strict=True)]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from unrolled.data.memory.arrays import as_array, is_array
 from unrolled.data.memory.held import arrays_of, held, rows_of, shown
-from unrolled.data.memory.sources import Rows, is_missing
+from unrolled.data.memory.sources import HeldRows, is_missing
 from unrolled.data.readers.arrays import read_arrays, read_ragged
 from unrolled.data.readers.labelled import check_frames
 from unrolled.data.readers.tagged.frame_tables import FrameColumns, read_frame_table
@@ -74,7 +74,7 @@ def is_frame_table(path: str | Path) -> bool:
     given = held(path)
     if given is None:
         return suffix_of(Path(path)) == ".csv"
-    if not isinstance(given, Rows) or not given.named:
+    if not isinstance(given, HeldRows) or not given.named:
         return False
     first = [given.first(at) for at in range(len(given.names))]
     return not any(isinstance(one, (list, tuple)) or is_array(one) for one in first)
@@ -82,7 +82,7 @@ def is_frame_table(path: str | Path) -> bool:
 
 def _holds_arrays(given: Any) -> bool:
     """True for rows of frames and their labels."""
-    return isinstance(given, Rows) and any(
+    return isinstance(given, HeldRows) and any(
         is_array(one) and one.ndim > 1 for one in map(given.first, range(len(given.names)))
     )
 
@@ -118,7 +118,7 @@ def _of_arrays(file: Path, names: Sequence[str]) -> list[TaggedFrames]:
     return made
 
 
-def _of_rows(rows: Rows, names: Sequence[str]) -> list[TaggedFrames]:
+def _of_rows(rows: HeldRows, names: Sequence[str]) -> list[TaggedFrames]:
     """The sequences of rows in memory: frames, and their labels."""
     rows = rows.as_roles(("frames", "labels"))
     for name in ("frames", "labels"):
