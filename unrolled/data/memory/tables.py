@@ -51,9 +51,8 @@ def _table(given: Any, library: str) -> tuple[Sequence[Any], int, Any, bool] | N
         return frame.columns, frame.height, lambda at: frame.to_series(at).to_list(), True
     if library == "pyarrow" and hasattr(given, "column_names") and hasattr(given, "to_pylist"):
         return given.column_names, given.num_rows, lambda at: given.column(at).to_pylist(), True
-    if library == "datasets" and hasattr(given, "column_names") and hasattr(given, "num_rows") and kind == "Dataset":
-        plain, names = given.with_format(None), list(given.column_names)
-        return names, given.num_rows, lambda at: _with_names(plain, names[at]), True
+    if library == "datasets" and kind in ("Dataset", "IterableDataset"):
+        return _hugging_face_table(given)
     return None
 
 
@@ -122,9 +121,21 @@ def _pandas_values(column: Any) -> list[Any]:
     return [None if gone else one for one, gone in zip(values, column.isna().tolist(), strict=True)]
 
 
-def _with_names(table: Any, name: str) -> list[Any]:
-    """A column of a Hugging Face Dataset; whole numbers that stand for classes as the names of these."""
-    values, feature = list(table[name]), table.features[name]
+def _hugging_face_table(table: Any) -> tuple[Sequence[Any], int, Any, bool] | None:
+    """The columns of a Dataset; of one that is iterated, those of all its rows. Classes have their names."""
+    features = table.features or {}
+    if hasattr(table, "num_rows"):
+        plain, names = table.with_format(None), list(table.column_names)
+        return names, table.num_rows, lambda at: _with_names(list(plain[names[at]]), features.get(names[at])), True
+    rows = list(table)
+    if not rows:
+        return None
+    named = list(rows[0])
+    return named, len(rows), lambda at: _with_names([row[named[at]] for row in rows], features.get(named[at])), True
+
+
+def _with_names(values: list[Any], feature: Any) -> list[Any]:
+    """Values of a column; whole numbers that stand for classes as the names of these."""
     inner = getattr(feature, "feature", feature[0] if isinstance(feature, list) and feature else feature)
     names = getattr(inner, "names", None)
     if not isinstance(names, list):
