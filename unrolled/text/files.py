@@ -6,7 +6,6 @@ import codecs
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
-from os import PathLike
 from pathlib import Path
 from typing import IO, Any
 
@@ -162,9 +161,3 @@ def utf8_lines(path: Path, expected: str) -> list[str]:
         raise UserError(f"Cannot read {path}: {error.strerror}.", expected) from None
     except UnicodeDecodeError:
         raise UserError(f"{path} is not UTF-8.", "Convert it, for example with iconv.") from None
-
-
-def check_path(given: Any, what: str) -> None:
-    """Reject anything but a path; the message begins with `what`."""
-    if not isinstance(given, (str, PathLike)):
-        raise UserError(f"{what} is {type(given).__name__}.", "Expected the path of a file.")

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from unrolled.data.memory.held import given
+from unrolled.data.memory.objects import FORMS
 from unrolled.data.memory.tables import column_values, is_table, library_of
+from unrolled.errors import UserError
 
 
 @contextmanager
@@ -23,7 +25,9 @@ def given_to_evaluate(data: Any, *, parallel: bool) -> Iterator[Any]:
     elif isinstance(data, (str, PathLike)):
         yield data
     else:
-        with given(data=() if data is None else data) as names:
+        if data is None:
+            raise UserError("There is no data to evaluate on: it is None.", f"Expected {FORMS}.")
+        with given(data=data) as names:
             yield names["data"]
 
 
