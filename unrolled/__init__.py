@@ -68,7 +68,7 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
-    if name in {"cells", "kernels", "nn"}:
+    if name in {"cells", "kernels", "nn", "sklearn"}:
         return importlib.import_module(f"unrolled.{name}")
     raise AttributeError(f"module 'unrolled' has no attribute {name!r}")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unrolled.config import changes_of
+from unrolled.data.memory.held import given
 from unrolled.errors import UserError
 from unrolled.jobs import DryRun, TrainingJob, configure, dry_run, find_target, load_model, restarted_run, resume_run
 from unrolled.model import Model
@@ -14,7 +15,6 @@ from unrolled.search import NGram, TextScorer
 from unrolled.see import length_figure
 from unrolled.see.figures.lengths import check_picture
 from unrolled.tasks import Task
-from unrolled.text.files import check_path
 from unrolled.training.folder import check_free
 from unrolled.training.watching import Callback
 
@@ -45,8 +45,8 @@ def text_scorer(path: str | Path, *, device: str = "cpu") -> TextScorer:
 def train(
     target: str | Path | Task = "generate",
     *,
-    train: str | Path | None = None,
-    valid: str | Path | None = None,
+    train: Any = None,
+    valid: Any = None,
     out: str | Path | None = None,
     init: str | Path | None = None,
     init_names: Mapping[str, str] | None = None,
@@ -57,35 +57,34 @@ def train(
 ) -> Model:
     """Train a task and return the best model; everything is kept in the run folder.
 
-    `target` is the name of a task, a TOML file, or a task of your own. `train` and `valid` are files, `set` changes
-    keys: {"model.cell": "gru"}. `init` is a model to start from: a path, hub:ORG/NAME, or weights that another program
-    wrote, whose modules `init_names` names: {"rnn": "layer"}, see `unrolled.nn.take_weights`. `out` is the run folder,
-    by default a new one under runs/; an existing run is never overwritten. `task` is the task itself where its name
-    alone does not make it: `Caption(encoder=…)`. `callbacks` watch the run and can stop it, see `Callback`.
+    `target` is the name of a task, a TOML file, or a task of your own. `train` and `valid` are paths, of a file, a
+    folder or a pattern such as data/*.csv; or data in memory: a DataFrame of pandas or polars, a Hugging Face Dataset,
+    a list or an iterator of pairs (input, answer), of dictionaries or of texts, a tuple (inputs, answers), or arrays
+    (docs/data.md). The model is that of a file with this content. `set` changes keys: {"model.cell": "gru"}.
+
+    `init` is a model to start from: a path, hub:ORG/NAME, or weights that another program wrote, whose modules
+    `init_names` names: {"rnn": "layer"}, see `unrolled.nn.take_weights`. `out` is the run folder, by default a new one
+    under runs/; an existing run is never overwritten. `task` is the task itself where its name alone does not make it:
+    `Caption(encoder=…)`. `callbacks` watch the run and can stop it, see `Callback`.
     """
     task = target if isinstance(target, Task) else task
-    if (begun := restarted_run()) is not None:
-        return resume_run(begun, [], {}, task=task, quiet=quiet)
-    extra = {f"data.{key}": str(value) for key, value in _files(train=train, valid=valid).items()}
-    overrides, changes = changes_of(set)
-    config = configure(target, overrides, {**extra, **changes}, task=task)
-    if out is not None:
+    if out is not None and restarted_run() is None:
         check_free(Path(out))  # before all data is read
-    job = TrainingJob(config, init=init, task=task, init_names=init_names)
-    return job.run(Path(out) if out is not None else None, quiet=quiet, callbacks=callbacks)
-
-
-def _files(**values: Any) -> dict[str, Any]:
-    """The files among these, each a path; data in memory is an error."""
-    files = {name: value for name, value in values.items() if value is not None}
-    for name, value in files.items():
-        check_path(value, name)
-    return files
+    with given(train=train, valid=valid) as names:
+        extra = {f"data.{key}": name for key, name in names.items()}
+        if (begun := restarted_run()) is not None:
+            return resume_run(begun, [], {}, task=task, quiet=quiet)
+        overrides, changes = changes_of(set)
+        config = configure(target, overrides, {**extra, **changes}, task=task)
+        job = TrainingJob(config, init=init, task=task, init_names=init_names)
+        return job.run(Path(out) if out is not None else None, quiet=quiet, callbacks=callbacks)
 
 
 def resume(
     folder: str | Path,
     *,
+    train: Any = None,
+    valid: Any = None,
     set: Mapping[str, Any] | Sequence[str] | None = None,
     task: Task | None = None,
     quiet: bool = False,
@@ -95,8 +94,13 @@ def resume(
 
     `set` changes the end of the run ({"train.max_steps": 2000}, train.epochs, train.patience, train.eval_every),
     train.lr and clipping, the device, and the paths of the same data. The run's config.toml keeps the changes.
+
+    A run on data in memory needs the same data again, as `train` and `valid`; other data is an error.
     """
-    return resume_run(Path(folder), *changes_of(set), task=task, quiet=quiet, callbacks=callbacks)
+    overrides, changes = changes_of(set)
+    with given(train=train, valid=valid) as names:
+        again = {f"data.{key}": name for key, name in names.items()}
+        return resume_run(Path(folder), overrides, {**again, **changes}, task=task, quiet=quiet, callbacks=callbacks)
 
 
 def sweep(
@@ -121,7 +125,14 @@ def sweep(
     from unrolled.sweeps import run_sweep
 
     task = target if isinstance(target, Task) else task
-    extra = {f"data.{key}": str(value) for key, value in _files(train=train, valid=valid).items()}
+    files = {name: value for name, value in {"train": train, "valid": valid}.items() if value is not None}
+    for name, value in files.items():
+        if not isinstance(value, str | Path):
+            raise UserError(
+                f"{name} is {type(value).__name__}; a sweep reads files, as its processes share them.",
+                "Write the data to a file.",
+            )
+    extra = {f"data.{name}": str(value) for name, value in files.items()}
     overrides, changes = changes_of(set)
     if isinstance(settings.get("time"), (int, float)):
         settings["time"] = f"{settings['time']}s"

@@ -18,6 +18,7 @@ from unrolled import __version__
 from unrolled.cells.apart import RowEngine, rows_apart
 from unrolled.config import Section, changes_of, read_config
 from unrolled.data import Batch
+from unrolled.data.memory.inputs import given_to_evaluate, inputs_in
 from unrolled.errors import UserError
 from unrolled.exported import check_there, is_exported
 from unrolled.hub import (
@@ -39,7 +40,6 @@ from unrolled.models.weights import unique_weights
 from unrolled.see import ModelTrace
 from unrolled.see.options import TraceOption
 from unrolled.text import Vectors
-from unrolled.text.files import check_path
 from unrolled.training.checkpoint import write_atomically
 from unrolled.training.precision import autocast, pick_precision
 
@@ -57,6 +57,7 @@ class ModelRunner(Protocol):
     def keeps_lines(self) -> bool: ...
     def run(self, request: Any, **options: Any) -> Iterator[str]: ...
     def inputs(self, request: Any) -> Iterator[Any]: ...
+    def rows_given(self, path: str) -> Any: ...
     def report(self, scores: Mapping[str, Any]) -> str: ...
     def stream(self, **options: Any) -> Any: ...
     def feed_many(self, pieces: Sequence[tuple[Any, Any]]) -> list[Any]: ...
@@ -175,19 +176,24 @@ class Model:
         return self.task.tracer(self)
 
     def predict(self, inputs: Any, **options: Any) -> Any:
-        """The task's answer to one input, or to a list of them."""
+        """The task's answer to one input, or to a list of them.
+
+        The inputs of a table (a DataFrame of pandas or polars, a Hugging Face Dataset), a column of one, an iterator or
+        an array of texts are a list too.
+        """
         self.task.options.check("predict", options)
-        return self.task.predict(self, inputs, **options)
+        return self.task.predict(self, inputs_in(inputs, self.runner.rows_given), **options)
 
     def evaluate(
         self, data: Any, *, set: Mapping[str, Any] | Sequence[str] | None = None, **options: Any
     ) -> dict[str, Any]:
-        """Scores on a file; `options` are those of the task. `set` is for a file with other columns: see `read_as`."""
-        paths = data if isinstance(data, tuple) and len(data) == 2 and self.task.parallel else (data,)
-        for path in paths:
-            check_path(path, "The evaluation data")
+        """Scores on data: a path, or data in memory as in `unrolled.train`. `options` are those of the task.
+
+        `set` is for data with other columns: see `read_as`.
+        """
         self.task.options.check("eval", options)
-        return self.task.evaluate_file(self.read_as(set), data, **options)
+        with given_to_evaluate(data, parallel=self.task.parallel) as name:
+            return self.task.evaluate_file(self.read_as(set), name, **options)
 
     def read_as(self, set: Mapping[str, Any] | Sequence[str] | None) -> Model:
         """The same model for files with other columns: `set` changes keys such as data.text_column.

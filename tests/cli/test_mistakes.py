@@ -18,6 +18,7 @@ def data(book: Path, folder: Path, tmp: Path) -> Mistakes:
     texts = {"empty": b"", "blank": b" \n\n ", "one": b"one short line\n", "binary": b"GIF89a\x00\x01"}
     texts["latin"] = "first line\ncaf\xe9 au lait".encode("latin1")
     empty, blank, one, binary, latin = (_file(tmp / f"{name}.txt", content) for name, content in texts.items())
+    (hollow := tmp / "hollow").mkdir(exist_ok=True)
     train: list[str | Path] = ["train", "generate", "--out", tmp / "never", "--train"]
     return {
         "empty": ([*train, empty], f"{empty} is empty. Give a text file with at least a few lines."),
@@ -33,7 +34,7 @@ def data(book: Path, folder: Path, tmp: Path) -> Mistakes:
             f"{latin} is not UTF-8: byte 0xe9 at offset 14, line 2. "
             f"Convert it, for example: iconv -f latin1 -t utf-8 {latin} > converted.txt",
         ),
-        "directory": ([*train, tmp], f"{tmp} is a directory. Give the path of a UTF-8 text file."),
+        "directory": ([*train, hollow], f"The folder {hollow} holds no data. Expected files in it."),
         "missing": (
             [*train, tmp / "nowhere.txt"],
             f"{tmp / 'nowhere.txt'} does not exist. Give the path of a UTF-8 text file.",

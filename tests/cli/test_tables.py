@@ -16,7 +16,7 @@ import typer.main
 import unrolled
 from tests.cli.test_generate import call
 from tests.tasks.test_classify import SMALL, sentences, write
-from unrolled import Model, UserError, api
+from unrolled import Model, api
 from unrolled.cli import app as command
 from unrolled.cli.verb import Verb
 from unrolled.data.readers.tables.standard_input import piped_texts
@@ -353,23 +353,6 @@ def test_other_tasks_take_the_keys_of_their_files(
     other.write_text((f"{names}\n" if names else "") + path.read_text())
     words = [word for key in keys for word in ("--set", key)]
     assert call("eval", run_of(kind), other, *words, "--json")[1] == call("eval", run_of(kind), path, "--json")[1]
-
-
-def test_data_in_memory(model: Model) -> None:
-    rows = [{"text": "fine", "label": "good"}]
-    for given, shown in ((rows, "list of 1"), ({"text": ["fine"]}, "dict of 1"), ((rows, rows), "tuple of 2")):
-        for name, use in (
-            ("train", lambda d: unrolled.train("classify", train=d)),
-            ("The evaluation data", model.evaluate),
-        ):
-            with pytest.raises(UserError) as error:
-                use(given)
-            assert str(error.value) == (
-                f"{name} is {shown}. Expected the path of a file: data in memory is not read. Write it to one, "
-                'for example a .jsonl with a line {"text": …, "label": …} for each example.'
-            )
-    with pytest.raises(UserError, match=r"^valid is list of 1\. Expected the path of a file"):
-        unrolled.train("generate", train="x", valid=rows)  # type: ignore[arg-type]
 
 
 def test_keys_of_files_exist() -> None:

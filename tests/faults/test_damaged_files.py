@@ -358,7 +358,7 @@ def test_a_small_picture_of_many_pixels(tmp_path: Path) -> None:
 
 
 def test_a_small_file_that_unpacks_to_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unrolled.data.readers.text.LARGEST", 10_000)
+    monkeypatch.setattr("unrolled.text.packed.LARGEST", 10_000)
     path = tmp_path / "a.txt.gz"
     path.write_bytes(gzip.compress(b"a" * 200_000, mtime=0))
     assert f"{path} has {path.stat().st_size:,} bytes and unpacks to more than" in refusal(lambda: read_text(path))

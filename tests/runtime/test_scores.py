@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
 from typer.testing import CliRunner
 
@@ -20,6 +21,7 @@ from tests.runtime.test_command import BLOCKED
 from tests.see.models import write_files
 from tests.sharing import made_once
 from unrolled.cli.app import app
+from unrolled.data.readers.labelled import read_labelled
 from unrolled.errors import UserError
 
 SCORED: dict[str, list[dict[str, Any]]] = {
@@ -109,9 +111,12 @@ def test_what_eval_of_an_exported_model_lacks() -> None:
     assert said("--device", "cuda") == (
         "--device cuda is not for an exported model: it runs on the CPU, with its own task. Leave it out."
     )
-    with pytest.raises(UserError) as caught:
-        exported_of("classify").evaluate([("good", "fine")])
-    assert str(caught.value) == (
-        "The evaluation data is list of 1. Expected the path of a file: data in memory is not read. Write it to one, "
-        'for example a .jsonl with a line {"text": …, "label": …} for each example.'
-    )
+
+
+def test_data_in_memory_is_scored_and_answered_as_a_file() -> None:
+    model, file = exported_of("classify"), file_of("classify")
+    pairs = [(one.input, one.labels[0]) for one in read_labelled(file)]
+    assert model.evaluate(pairs) == model.evaluate(file)
+    texts: dict[str, list[Any]] = {"text": [text for text, _ in pairs], "label": [label for _, label in pairs]}
+    table = pyarrow.table(texts)
+    assert model.predict(table) == model.predict(texts["text"]) == model.predict(iter(texts["text"]))

@@ -55,6 +55,17 @@ def test_it_learns_and_answers(model: Model, folder: Path) -> None:
     assert model.scores["loss"] == pytest.approx(model.evaluate(folder / "bits.txt")["loss"], rel=1e-4)
 
 
+def test_it_reads_texts_in_memory(folder: Path, task: Task) -> None:
+    settings, lines = SETTINGS | {"train.max_steps": 4}, (folder / "bits.txt").read_text().splitlines()
+    run, data = folder / "memory", iter(lines)
+    of_memory = unrolled.train(task, train=data, out=run, set=settings, quiet=True)
+    of_file = unrolled.train(task, train=folder / "bits.txt", out=folder / "file", set=settings, quiet=True)
+    assert of_memory.evaluate(lines) == of_file.evaluate(folder / "bits.txt")
+    unrolled.resume(run, train=lines, task=task, set={"train.max_steps": 6}, quiet=True)
+    with pytest.raises(UserError, match="The data is not what"):
+        unrolled.resume(run, train=lines[1:], task=task, quiet=True)
+
+
 def test_a_file_holds_no_code_and_loads_with_the_task(model: Model, folder: Path, task: Task) -> None:
     loaded = unrolled.load(folder / "run", task=task)
     assert loaded.predict("10011") == model.predict("10011")

@@ -5,7 +5,7 @@ All mistakes are reported at once, each with the key's path, its value and what 
 
 from unrolled.config.applies import asking, but, check_keys, deciding, fitting, only, why_not
 from unrolled.config.describe import Key, Section, describe, keys
-from unrolled.config.paths import FILE_KEYS, data_paths, with_absolute_paths
+from unrolled.config.paths import FILE_KEYS, MEMORY, data_paths, in_memory, title_of, with_absolute_paths
 from unrolled.config.reading import (
     TomlFile,
     apply,
@@ -20,6 +20,7 @@ from unrolled.config.writing import write_toml
 
 __all__ = [
     "FILE_KEYS",
+    "MEMORY",
     "Key",
     "Section",
     "TomlFile",
@@ -32,12 +33,14 @@ __all__ = [
     "deciding",
     "describe",
     "fitting",
+    "in_memory",
     "keys",
     "only",
     "parsed_value",
     "read_config",
     "read_toml",
     "refused",
+    "title_of",
     "unknown_key",
     "why_not",
     "with_absolute_paths",

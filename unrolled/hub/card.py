@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from unrolled.config import Section, data_paths, write_toml
+from unrolled.config import Section, data_paths, title_of, write_toml
 from unrolled.errors import UserError
 from unrolled.hub.client import hub_client
 
@@ -186,6 +186,6 @@ def _licence(licence: str | None) -> str:
 
 def without_folders(config: Section) -> Section:
     """The config with the names of files alone: a card says nothing of its author's folders."""
-    names = {key.removeprefix("data."): Path(path).name for key, path in data_paths(config).items()}
+    names = {key.removeprefix("data."): title_of(Path(path).name) for key, path in data_paths(config).items()}
     data: Any = getattr(config, "data", None)
     return config.model_copy(update={"data": data.model_copy(update=names)}) if names else config

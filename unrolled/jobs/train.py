@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,20 @@ from typing import Any
 import torch
 from safetensors.torch import save
 
-from unrolled.config import FILE_KEYS, apply, check_keys, data_paths, keys, with_absolute_paths, write_toml
+from unrolled.config import (
+    FILE_KEYS,
+    apply,
+    check_keys,
+    data_paths,
+    in_memory,
+    keys,
+    title_of,
+    with_absolute_paths,
+    write_toml,
+)
 from unrolled.data import Batch
 from unrolled.data.batching.shapes import ahead_of_gpu
+from unrolled.data.memory.held import check_held
 from unrolled.errors import UserError
 from unrolled.jobs.driving import Drive
 from unrolled.jobs.load import load_model
@@ -86,7 +98,9 @@ class TrainingJob:
         self.config = config if start is None else _shaped(config, decided)
         if not checked:
             check_keys(self.config, {"init": start is not None}, data_read=False, decided=list(decided))
-        self.data: Data = (read or self.task.read)(self.config)
+        check_held(data_paths(self.config).values())
+        data: Data = (read or self.task.read)(self.config)
+        self.data = replace(data, source=title_of(data.source))
         torch.manual_seed(settings.seed)
         self.assets = self.task.make_assets(self.config, self.data, init=start.assets if start else None)
         if not checked:
@@ -257,6 +271,7 @@ def resume_run(
         old: Any = target.configure()
         new: Any = target.configure(overrides, extra)
         lines = check_changes(folder, old, new, [f"data.{name}" for name in FILE_KEYS])
+        check_held(data_paths(new).values(), folder)
         init = folder / INIT if (folder / INIT).is_file() else None
         job = TrainingJob(new, init=init, task=target.task, checked=True)
         return job.resume(folder, old if lines else None, lines, quiet=quiet, callbacks=callbacks)
@@ -286,10 +301,14 @@ def _shaped(config: Any, kept: Mapping[str, Any]) -> Any:
 
 
 def _origin(config: Any, data: Data) -> dict[str, str]:
-    """The data of a run as its model file names it: files without their folders, and a hash of the examples."""
+    """The data of a run as its model file names it: files without their folders, and a hash of the examples.
+
+    Data in memory: its title, "in memory: DataFrame with 9 rows".
+    """
     keys = ("data.train", "data.train_source", "data.train_target", "data.valid", "data.valid_source")
     paths = data_paths(config)
-    files = [Path(paths[key]).name for key in (*keys, "data.valid_target") if key in paths]
+    given = [paths[key] for key in (*keys, "data.valid_target") if key in paths]
+    files = [f"in memory: {title_of(path)}" if in_memory(path) else Path(path).name for path in given]
     found = {"source": (", ".join(files) or data.source)[:1000]}
     if data.fingerprint:
         found["sha256"] = hash_of(data.fingerprint.encode(), data.contents.encode())

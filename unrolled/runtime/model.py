@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from unrolled.data import Batch
+from unrolled.data.memory.inputs import given_to_evaluate, inputs_in
 from unrolled.errors import UserError
 from unrolled.runtime.graph import Graphs, onnxruntime
 from unrolled.runtime.manifest import Manifest, read_manifest
 from unrolled.runtime.settings import StoredSettings, file_changes
 from unrolled.tasks.options import TaskOptions, options_of
-from unrolled.text.files import check_path
 
 
 class Home(NamedTuple):
@@ -159,19 +159,19 @@ class RuntimeModel:
         """The answer to one input, or to a list of them in order."""
         self.task.options.check("predict", options)
         self.task.check(options)
-        return found(f"tasks.{self.task.name}.predict:predict")(self, inputs, **options)
+        read = inputs_in(inputs, self.runner.rows_given)
+        return found(f"tasks.{self.task.name}.predict:predict")(self, read, **options)
 
     def evaluate(
         self, data: Any, *, set: Mapping[str, Any] | Sequence[str] | None = None, **options: Any
     ) -> dict[str, Any]:
-        """Scores on a file, those of `unrolled.Model.evaluate`. `set` is for a file with other columns."""
-        for path in data if isinstance(data, tuple) and len(data) == 2 and self.task.parallel else (data,):
-            check_path(path, "The evaluation data")
+        """Scores on a file, or on data in memory: those of `unrolled.Model.evaluate`. `set` is for other columns."""
         self.task.options.check("eval", options)
         self.task.check(options)
         evaluate_file = found(f"tasks.{self.task.name}.scores:evaluate_file")
         try:
-            scores: dict[str, Any] = evaluate_file(self.read_as(set), data, **options)
+            with given_to_evaluate(data, parallel=self.task.parallel) as name:
+                scores: dict[str, Any] = evaluate_file(self.read_as(set), name, **options)
         except ModuleNotFoundError as error:  # of packages that an install for running alone may lack
             package = (error.name or "").partition(".")[0]
             if package in ("", "unrolled"):

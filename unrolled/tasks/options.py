@@ -92,7 +92,9 @@ def check_values(settings: Any, options: Iterable[Option]) -> None:
 
 # The train options of every task.
 EVERY_TASK = (
-    Option("data.train", "Training data; default: embedded data", metavar="FILE"),
+    Option(
+        "data.train", "Training data: a file, a folder, or a pattern in quotes; default: embedded data", metavar="FILE"
+    ),
     Option("data.valid", "Validation data", metavar="FILE"),
     Option("train.device", "auto, cpu, cuda, …"),
 )

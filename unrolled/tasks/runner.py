@@ -84,6 +84,10 @@ class Runner:
         """The texts of a file: its lines, unless the task reads tables; there with columns to keep."""
         return [Row((line,), f"{file}:{number}") for number, line in enumerate(read_lines(file), 1)]
 
+    def rows_given(self, path: str) -> Any:
+        """The inputs of a table in memory, for `predict`: its texts, unless the task reads others."""
+        return list(self.inputs(Request(files=[path])))
+
     def piped(self, lines: Iterable[str]) -> Iterator[str]:
         """The texts of standard input as they arrive: its lines, unless the task reads tables there."""
         for line in lines:

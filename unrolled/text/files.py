@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import codecs
-import gzip
 import shlex
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from os import PathLike
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO
 
+from unrolled.config.paths import in_memory, title_of
 from unrolled.errors import UserError
+from unrolled.text.packed import is_packed, shell_command, unpacking
 
 
 def _path_of(kind: str) -> str:
@@ -24,8 +23,17 @@ def _path_of(kind: str) -> str:
 
 
 def suffix_of(path: Path) -> str:
-    """The suffix that names the format of a file, without .gz."""
-    return Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+    """The suffix that names the format of a file, without .gz and .zst."""
+    return Path(path.stem).suffix if is_packed(path) else path.suffix
+
+
+def not_held(path: object, folder: object = "FOLDER") -> UserError:
+    """The error for data that was in memory when a config was made, and is not now."""
+    return UserError(
+        f"The data was given from Python ({title_of(path)}), and no file keeps it.",
+        f"Give it again from there: unrolled.resume({str(folder)!r}, train=…). Or write the same examples to a file "
+        "and name it: --set data.train=FILE",
+    )
 
 
 @contextmanager
@@ -34,6 +42,8 @@ def reading(path: Path, kind: str = "UTF-8 text file") -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
+        if in_memory(path):
+            raise not_held(path) from None
         raise UserError(f"{path} does not exist.", _path_of(kind)) from None
     except IsADirectoryError:
         raise UserError(f"{path} is a directory.", _path_of(kind)) from None
@@ -70,7 +80,7 @@ def iconv_command(path: str | Path, encoding: str) -> str:
     """
     path = Path(path)
     name, convert = shlex.quote(str(path)), f"iconv -f {encoding} -t utf-8"
-    command = f"gzip -dc {name} | {convert}" if path.suffix == ".gz" else f"{convert} {name}"
+    command = f"{shell_command(path)} | {convert}" if is_packed(path) else f"{convert} {name}"
     return f"{command} > converted{suffix_of(path) or '.txt'}"
 
 
@@ -110,17 +120,13 @@ def is_file(path: Path) -> bool:
 
 @contextmanager
 def opened(path: Path, kind: str) -> Iterator[IO[bytes]]:
-    """A file opened for reading, decompressed on the fly if its name ends in .gz."""
-    with reading(path, kind):
-        if path.suffix != ".gz":
-            with path.open("rb") as file:
-                yield file
+    """A file opened for reading, unpacked on the fly if its name ends in .gz or .zst."""
+    with reading(path, kind), path.open("rb") as file:
+        if not is_packed(path):
+            yield file
             return
-        try:
-            with gzip.open(path, "rb") as file:
-                yield cast(IO[bytes], file)
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise UserError(f"{path} is not a whole gzip file: {error}.") from None
+        with unpacking(path, file) as content:
+            yield content
 
 
 def check_new(path: Path) -> None:
@@ -155,14 +161,3 @@ def utf8_lines(path: Path, expected: str) -> list[str]:
         raise UserError(f"Cannot read {path}: {error.strerror}.", expected) from None
     except UnicodeDecodeError:
         raise UserError(f"{path} is not UTF-8.", "Convert it, for example with iconv.") from None
-
-
-def check_path(given: Any, what: str) -> None:
-    """Reject anything but a path; the message begins with `what`."""
-    if isinstance(given, (str, PathLike)):
-        return
-    size = f" of {len(given):,}" if hasattr(given, "__len__") else ""
-    raise UserError(
-        f"{what} is {type(given).__name__}{size}. Expected the path of a file: data in memory is not read.",
-        'Write it to one, for example a .jsonl with a line {"text": …, "label": …} for each example.',
-    )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from unrolled.errors import UserError, note
 from unrolled.text.array_files import ArrayError, PickledError, read_npz
-from unrolled.text.files import opened, reading
+from unrolled.text.files import opened, reading, suffix_of
 
 KIND = "word2vec, GloVe or npz file"
 BLOCK = 1 << 23  # bytes of text read at once
@@ -92,7 +92,7 @@ def read_vectors(path: Path, chosen: Chosen) -> tuple[list[str], Floats]:
     if path.suffix == ".npz":
         return _read_npz(path, chosen)
     with opened(path, KIND) as file:
-        if path.name.endswith((".bin", ".bin.gz")):
+        if suffix_of(path) == ".bin":
             return _read_binary(path, file, chosen)
         return _read_text(path, file, chosen)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from unrolled.config import in_memory
 from unrolled.config.stored import stored_as
 from unrolled.errors import UserError
 from unrolled.training import checkpoint
@@ -202,7 +203,8 @@ class Run:
         raise UserError(
             f"The data is not what {self.folder} was trained on"
             + (f": {' and '.join(later)} changed since." if later else "."),
-            "Restore the files, or start a new run from its model: "
+            f"{'Give the same data' if any(map(in_memory, self.origin.files)) else 'Restore the files'}, "
+            "or start a new run from its model: "
             f"unrolled train {self.origin.task} --init {self.folder}",
         )
 

@@ -26,3 +26,11 @@ def parquet(table: pa.Table) -> bytes:
     raw = io.BytesIO()
     pq.write_table(table, raw)
     return raw.getvalue()
+
+
+def zstandard(content: bytes) -> bytes:
+    """Content as a .zst file."""
+    file = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(file, "zstd") as packed:
+        packed.write(content)
+    return bytes(file.getvalue().to_pybytes())

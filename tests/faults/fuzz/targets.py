@@ -19,7 +19,7 @@ import soundfile
 from PIL import Image
 
 from tests.faults.fuzz.agreement import agree, both
-from tests.faults.fuzz.file_bytes import npy, npz, parquet
+from tests.faults.fuzz.file_bytes import npy, npz, parquet, zstandard
 from tests.faults.fuzz.weight_files import keras_file, run_keras, safetensors_file, take, torch_file
 from tests.fitting import fitting
 from tests.see.models import KINDS, facts_of, input_of, waves, write_files
@@ -172,6 +172,8 @@ def _table_targets(data: Path) -> Iterator[Target]:
     yield Target("train-generate-txt", "text", ".txt", (data / "book.txt").read_bytes(), _reads("generate"))
     packed = gzip.compress((data / "book.txt").read_bytes(), mtime=0)
     yield Target("train-generate-gz", "binary", ".txt.gz", packed, _reads("generate"))
+    packed = zstandard((data / "book.txt").read_bytes())
+    yield Target("train-generate-zst", "binary", ".txt.zst", packed, _reads("generate"))
     yield Target(
         "train-generate-bpe", "text", ".txt", (data / "book.txt").read_bytes(), _reads("generate", data__level="bpe")
     )

@@ -146,9 +146,10 @@ def test_mistakes_in_a_call(model: Model) -> None:
     for steps in (0, -1, 2.5, True, "3"):
         with pytest.raises(UserError, match=r"steps=.* is not a number of steps\. Expected a whole number from 1 on\."):
             model.predict(waves(5), steps=steps)
-    for data in (waves(5), None):
-        with pytest.raises(UserError, match=r"is (ndarray|NoneType).*Expected the path of a file"):
-            model.evaluate(data)
+    with pytest.raises(UserError, match=r"^ndarray of 5×2 numbers has no column 'a'\. Its columns: 1, 2\.$"):
+        model.evaluate(waves(5))
+    with pytest.raises(UserError, match=r"^There is no data to evaluate on: it is None\. Expected a path, a DataFrame"):
+        model.evaluate(None)
 
 
 def test_a_number_too_large_in_a_file(model: Model, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unrolled.data.memory.held import arrays_of, shown
 from unrolled.errors import UserError
 from unrolled.text.array_files import ArrayError, PickledError, names_of_npz, read_npz
 from unrolled.text.files import reading
@@ -22,11 +23,21 @@ def read_ragged(path: str | Path, names: Sequence[str], optional: Sequence[str] 
     one entry for each. Without it every array has N rows, (N, T, …) or (N,): all sequences are equally long. Arrays of
     Python objects are an error: they would need unpickling.
     """
-    path = Path(path)
+    path, given = Path(path), arrays_of(path)
+    if given is not None and given.sequences:
+        if names[1:]:
+            parts = ", ".join(f"{name!r}: …" for name in names)
+            raise UserError(
+                f"{given.title} has {names[0]} and no {names[1]}.",
+                f"Give a list of pairs ({', '.join(names)}), or a dictionary {{{parts}}}.",
+            )
+        return {names[0]: list(given.sequences)}
     arrays = read_arrays(path, [*names, *optional, "lengths"])
     for name in names:
         if name not in arrays:
-            raise UserError(f"{path} has no array {name!r}.", f"It has: {', '.join(names_of_npz(path)[:20])}.")
+            known = names_of_npz(path) if given is None else list(given.arrays)
+            raise UserError(f"{shown(path)} has no array {name!r}.", f"It has: {', '.join(known[:20])}.")
+    path = shown(path)
     lengths = arrays.pop("lengths", None)
     if lengths is None:
         sizes = {name: len(array) for name, array in arrays.items()}
@@ -51,13 +62,22 @@ def read_ragged(path: str | Path, names: Sequence[str], optional: Sequence[str] 
 
 
 def read_arrays(path: Path, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """The wanted arrays that a .npz file has."""
+    """The wanted arrays that a .npz file has, or a dictionary in memory."""
+    given = arrays_of(path)
+    arrays = _of_file(path, wanted) if given is None else {k: v for k, v in given.arrays.items() if k in wanted}
+    for name, array in arrays.items():
+        if array.ndim == 0:
+            raise UserError(f"{shown(path)}: {name} is a single number.", "Expected an array with a row for each step.")
+    return arrays
+
+
+def _of_file(path: Path, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
     with reading(path, "npz file"), path.open("rb") as file:
         if not zipfile.is_zipfile(file):
             raise UserError(f"{path} is not an npz file.", "Make one with numpy.savez.")
     try:
         with reading(path, "npz file"):
-            arrays = read_npz(path, wanted)
+            return read_npz(path, wanted)
     except PickledError:
         raise UserError(
             f"{path} holds Python objects, which are not read: they could run code.",
@@ -65,7 +85,3 @@ def read_arrays(path: Path, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
         ) from None
     except ArrayError as error:
         raise UserError(f"{path} is not an npz file: {error}.", "Make one with numpy.savez.") from None
-    for name, array in arrays.items():
-        if array.ndim == 0:
-            raise UserError(f"{path}: {name} is a single number.", "Expected an array with a row for each step.")
-    return arrays

@@ -10,11 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unrolled.data.memory.arrays import as_array, is_array
+from unrolled.data.memory.held import held, shown
+from unrolled.data.memory.sources import HeldArrays, HeldTexts
 from unrolled.data.readers.arrays import read_ragged
-from unrolled.data.readers.tables.read_table import Row, read_table
+from unrolled.data.readers.tables.read_table import SUFFIXES, Row, read_table
 from unrolled.data.readers.text import read_lines
 from unrolled.errors import UserError, note
 from unrolled.text.files import as_text, opened, suffix_of
+from unrolled.text.globs import files_of, is_several
 
 FASTTEXT = "__label__"
 LOOKED_AT = 4096  # bytes that decide whether a file has fastText's format
@@ -46,9 +50,17 @@ def read_labelled(
     `labels` and perhaps `lengths`.
 
     With a `separator` an example has any number of labels, otherwise one. `numbers`: a column `score` may hold the
-    labels too.
+    labels too. A path may mean several files; data in memory has rows (text or frames, label), or the arrays of a .npz
+    file.
     """
-    if Path(path).suffix == ".npz":
+    if is_several(path):
+        how: dict[str, Any] = {"text_column": text_column, "label_column": label_column}
+        parts = (
+            read_labelled(file, **how, separator=separator, numbers=numbers)
+            for file in files_of(path, (*SUFFIXES, ".npz"))
+        )
+        return [example for part in parts for example in part]
+    if Path(path).suffix == ".npz" or isinstance(held(path), HeldArrays):
         return _read_frames(Path(path), separator)
     if is_fasttext(path):
         return _read_fasttext(Path(path), several=separator is not None)
@@ -59,6 +71,8 @@ def read_labelled(
 def is_fasttext(path: str | Path) -> bool:
     """True if the first line of a text file begins with a label of fastText."""
     path = Path(path)
+    if (given := held(path)) is not None:
+        return isinstance(given, HeldTexts) and given.whole.lstrip().startswith(FASTTEXT)
     suffix = suffix_of(path)
     if suffix in NO_LINES or not path.is_file():
         return False
@@ -77,8 +91,9 @@ def without_labels(line: str) -> str:
 
 
 def _read_fasttext(path: Path, *, several: bool) -> list[Labelled]:
-    result = []
-    for number, line in enumerate(read_lines(path), 1):
+    result, lines = [], read_lines(path)
+    path = shown(path)
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         place, labels = f"{path}:{number}", tuple(dict.fromkeys(_FASTTEXT.findall(line)))
@@ -94,7 +109,7 @@ def _read_fasttext(path: Path, *, several: bool) -> list[Labelled]:
 def read_frames(path: str | Path) -> list[NDArray[np.float32]]:
     """The sequences of a .npz file, without labels."""
     frames = read_ragged(path, ["frames"])["frames"]
-    return [check_frames(one, f"{path}: sequence {number}") for number, one in enumerate(frames, 1)]
+    return [check_frames(one, f"{shown(path)}: sequence {number}") for number, one in enumerate(frames, 1)]
 
 
 def check_frames(frames: NDArray[Any], place: str) -> NDArray[np.float32]:
@@ -114,8 +129,8 @@ def check_frames(frames: NDArray[Any], place: str) -> NDArray[np.float32]:
 
 
 def _read_frames(path: Path, separator: str | None) -> list[Labelled]:
-    arrays = read_ragged(path, ["frames", "labels"])
-    result = []
+    arrays, result = read_ragged(path, ["frames", "labels"]), []
+    path = shown(path)
     for number, (frames, label) in enumerate(zip(arrays["frames"], arrays["labels"], strict=True), 1):
         place = f"{path}: sequence {number}"
         if np.size(label) != 1:
@@ -132,12 +147,20 @@ def _read_frames(path: Path, separator: str | None) -> list[Labelled]:
 
 def _labelled(row: Row, separator: str | None) -> Labelled:
     label, text = row.values
-    if not isinstance(text, str):
+    if is_array(text) or (isinstance(text, list) and text and not isinstance(text[0], str)):
+        text = check_frames(as_array(text, row.place) if is_array(text) else text, row.place)
+    elif text is None:
+        raise UserError(f"{row.place} has no text.", "Give one, or leave the row out.")
+    elif not isinstance(text, str):
         raise UserError(f"{row.place}: the text is {type(text).__name__}.", "Expected a string.")
     return Labelled(text, _labels(label, separator, row.place), row.place)
 
 
 def _labels(value: Any, separator: str | None, place: str) -> tuple[str, ...]:
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    elif isinstance(value, (tuple, set, frozenset)):
+        value = sorted(value) if isinstance(value, (set, frozenset)) else list(value)
     if separator is not None:
         parts = value if isinstance(value, list) else str("" if value is None else value).split(separator)
         return tuple(dict.fromkeys(str(part).strip() for part in parts if str(part).strip()))

@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 import codecs
-import gzip
-import io
-import zlib
 from pathlib import Path
 
+from unrolled.data.memory.held import texts_of
 from unrolled.errors import UserError
 from unrolled.text.files import as_utf8, iconv_command, not_text
 from unrolled.text.files import reading as reading
+from unrolled.text.globs import files_of, is_several
+from unrolled.text.packed import is_packed, unpacked
 
-LARGEST = 1 << 28  # bytes that any gzip file may expand to
-PACKED = 200  # largest expansion beyond that; text shrinks to about a tenth
 EMBEDDED = "the help pages inside Python (pydoc_data.topics)"
 
 
 def read_text(path: str | Path, *, exact: bool = False) -> str:
-    """Read a whole UTF-8 text file, decompressed if it ends in .gz.
+    """Read a whole UTF-8 text: a file, or all files of a folder or a pattern, one after another.
 
-    UTF-16 with a byte order mark is read too. Unless `exact`, the byte order mark is removed and line ends become
-    "\\n".
+    A file that ends in .gz or .zst is unpacked. UTF-16 with a byte order mark is read too. Unless `exact`, the byte
+    order mark is removed and line ends become "\\n".
     """
-    path = Path(path)
+    if (given := texts_of(path)) is not None:
+        return given.whole
+    if not is_several(path):
+        return _text_of(Path(path), exact=exact)
+    texts = (_text_of(file, exact=exact) for file in files_of(path))
+    return "".join(text if text.endswith("\n") else f"{text}\n" for text in texts)
+
+
+def _text_of(path: Path, *, exact: bool) -> str:
     with reading(path):
         raw = path.read_bytes()
-    if path.suffix == ".gz":
-        raw = _unpacked(path, raw)
+    if is_packed(path):
+        raw = unpacked(path, raw)
     raw = as_utf8(raw, path)
     if not raw.removeprefix(codecs.BOM_UTF8).strip():
         raise UserError(f"{path} is empty.", "Give a text file with at least a few lines.")
@@ -42,21 +48,6 @@ def read_text(path: str | Path, *, exact: bool = False) -> str:
             f"Convert it, for example: {iconv_command(path, 'latin1')}",
         ) from None
     return text if exact else text.replace("\r\n", "\n")
-
-
-def _unpacked(path: Path, raw: bytes) -> bytes:
-    """The content of a gzip file; a small file that expands enormously is an error."""
-    most = max(LARGEST, len(raw) * PACKED)
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
-            content = file.read(most + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{path} is not a whole gzip file: {error}.") from None
-    if len(content) > most:
-        raise UserError(
-            f"{path} has {len(raw):,} bytes and unpacks to more than {most:,}.", "Unpack it and check its content."
-        )
-    return content
 
 
 def read_lines(path: str | Path) -> list[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unrolled.data.readers.media.captions import Captioned, fitted_view, some_pictures
+from unrolled.data.readers.media.captions import Captioned, fitted_view, pixels_of_array, some_pictures
 from unrolled.data.signals.pictures import pixels_of
 from unrolled.data.signals.views import Shape, View, check_view
 from unrolled.errors import UserError
@@ -127,14 +127,7 @@ def _of_array(given: NDArray[Any], shape: Shape) -> View:
         return View(None, given)
     if shape.kind == "regions":
         return View(given.astype(np.float32) if given.dtype == np.uint8 else given)
-    from PIL import Image
-
-    if given.dtype != np.uint8 or given.ndim not in (2, 3) or (given.ndim == 3 and given.shape[2] not in (3, 4)):
-        raise UserError(
-            f"The input has shape {given.shape} and type {given.dtype}.",
-            "Expected pixels (height, width), or with 3 or 4 colours, of 8 bits: uint8.",
-        )
-    return View(pixels_of(Image.fromarray(given), "The input"))
+    return View(pixels_of_array(given, "The input"))
 
 
 def drawable_pixels(picture: Any) -> NDArray[np.uint8] | None:

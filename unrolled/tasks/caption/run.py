@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from unrolled.data.readers.media.captions import Captioned, fitted_view, pictures_or_errors
+from unrolled.data.readers.media.captions import Captioned, fitted_view, pictures_or_errors, view_of_value
+from unrolled.data.readers.tables.read_table import read_table
 from unrolled.data.signals.pictures import decode_picture
 from unrolled.data.signals.views import View
 from unrolled.errors import UserError
@@ -58,6 +59,12 @@ class CaptionRunner(WritingRunner):
         """Every picture of the files of a request; texts and lines are paths too."""
         for name, found in pictures_or_errors(paths_of(request)):
             yield self._read(name, found)
+
+    def rows_given(self, path: str) -> list[Any]:
+        """The pictures of a table in memory, or their paths."""
+        config: Any = self.model.config
+        rows = read_table(path, [config.data.image_column], ["image"])
+        return [view_of_value(row.values[0], row.place) or row.values[0] for row in rows]
 
     def _read(self, name: str, found: View | UserError) -> PictureInput | Unread:
         if isinstance(found, UserError):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unrolled.config import title_of
 from unrolled.data.readers.label_checks import look_swapped
 from unrolled.data.readers.labelled import Labelled, check_frames, read_labelled
 from unrolled.errors import UserError, note
@@ -33,7 +34,7 @@ def read_examples(settings: ClassifyData, path: str | Path, known: Sequence[str]
         keys = " ".join(f"--set data.{k}_column={c}" for k, c in zip(("label", "text"), columns, strict=True))
         if not said or known:
             raise UserError(f"The columns of {path} look swapped: {why}.", f"If they are: {keys}")
-        note(f"The columns of {path} look swapped: {why}.")
+        note(f"The columns of {title_of(path)} look swapped: {why}.")
     return examples
 
 

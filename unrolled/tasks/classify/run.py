@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from unrolled.data.readers.labelled import FASTTEXT, is_fasttext, read_frames, without_labels
-from unrolled.data.readers.tables.read_table import Row, is_table, read_text_column
+from unrolled.data.readers.tables.read_table import Row, is_table, read_table, read_text_column
 from unrolled.data.readers.tables.standard_input import piped_texts
 from unrolled.data.readers.text import read_lines
 from unrolled.errors import UserError, note
 from unrolled.tasks.classify.predict import Classified, config_of
 from unrolled.tasks.classify.regression import PredictedNumber
 from unrolled.tasks.runner import Input, Request, Runner
+from unrolled.text.globs import files_of, is_several
 
 
 class ClassifyRunner(Runner):
@@ -38,8 +39,16 @@ class ClassifyRunner(Runner):
         for file in request.files:
             yield from read_frames(file)
 
+    def rows_given(self, path: str) -> list[Any]:
+        """The texts of a table in memory, or its frames."""
+        if not self.model.assets.reader.frames:
+            return list(super().inputs(Request(files=[path])))
+        return [row.values[0] for row in read_table(path, [self._column], ["text"])]
+
     def rows(self, file: str, keep: Sequence[str] = ()) -> list[Row]:
         """The texts of a table like those of training, whose labels are not read; else the lines."""
+        if is_several(file):
+            return [row for one in files_of(file) for row in self.rows(str(one), keep)]
         column = self._column
         if is_fasttext(file) and not keep:
             lines = enumerate(read_lines(file), 1)

@@ -65,6 +65,8 @@ def check_forecast_options(options: Mapping[str, Any]) -> None:
 def predict(model: Model, inputs: Any, **options: Any) -> Any:
     """The continuation of a series, or of each of a list of arrays: see `Forecast.predict`."""
     check_forecast_options(options)
+    if isinstance(inputs, Mapping):  # series by their names
+        return {name: continuation(model, one, **options) for name, one in inputs.items()}
     if isinstance(inputs, (list, tuple)) and inputs and all(isinstance(one, np.ndarray) for one in inputs):
         return [continuation(model, one, **options) for one in inputs]
     return continuation(model, inputs, **options)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, field_validator
 
-from unrolled.config import Section, only
+from unrolled.config import Section, only, title_of
 from unrolled.data.readers.series.key_columns import NO_KEYS, NONE, Keys
 from unrolled.data.readers.series.read_series import EMBEDDED_SERIES, Series, Sheet, embedded_series, read_series
 from unrolled.data.readers.series.times import Timeline
@@ -120,7 +120,7 @@ def read_data(settings: ForecastData) -> Data:
     sheet = embedded_series() if settings.train is None else _read(settings, settings.train, wanted)
     roles = choose_roles(settings, sheet)
     series = usable(arrange(sheet, roles), roles, settings.start_row)
-    say_timeline(str(settings.train), sheet)
+    say_timeline(title_of(settings.train), sheet)
     if settings.valid is None:
         train, valid = _split(series, roles, settings.valid_fraction)
     else:
@@ -199,7 +199,9 @@ def _read(settings: ForecastData, path: str, wanted: Sequence[str] | None) -> Sh
     )
     for name in [*(names_of(settings.input_columns) or []), *targets]:
         if name not in sheet.columns:
-            raise UserError(f"{path} has no column of numbers {name!r}.", f"It has: {', '.join(sheet.columns[:20])}.")
+            raise UserError(
+                f"{title_of(path)} has no column of numbers {name!r}.", f"It has: {', '.join(sheet.columns[:20])}."
+            )
     return sheet
 
 

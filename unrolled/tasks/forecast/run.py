@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from unrolled.tasks.forecast.predict import check_forecast_options
-from unrolled.tasks.forecast.rows import answers
+from unrolled.tasks.forecast.rows import answers, read_file
 from unrolled.tasks.forecast.stream import RowStream
 from unrolled.tasks.runner import Request, Runner, plain_scores, table_of
 
@@ -21,6 +21,12 @@ class ForecastRunner(Runner):
         """A line for each row, immediately; with `steps` the continuation of each series."""
         check_forecast_options(options)
         return answers(self.model, request, keep=request.keep, **options)
+
+    def rows_given(self, path: str) -> Any:
+        """The rows of a table in memory; of one with several series, those of each by its name."""
+        sheet, frame = read_file(self.model, path), self.model.assets
+        rows = {one.key: frame.rows(one) for one in sheet.series}
+        return rows if sheet.keys.series else next(iter(rows.values()))
 
     def report(self, scores: Mapping[str, Any]) -> str:
         rows = {name: " ".join(f"{k} {v:.4g}" for k, v in row.items()) for name, row in scores["columns"].items()}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from unrolled.config import title_of
 from unrolled.data.readers.series.key_columns import Keys
 from unrolled.data.readers.series.read_series import Series, Sheet, read_series
 from unrolled.data.signals.scaling import Roles
@@ -23,9 +24,10 @@ def read_like(path: str | Path, roles: Roles, keys: Keys, *, missing: bool) -> S
         optional=keys.time,
         keep=roles.categories,
     )
-    if keys.time and not sheet.keys.time and Path(path).suffix != ".npz":
+    path = title_of(path)
+    if keys.time and not sheet.keys.time and not sheet.own_targets and sheet.series[0].lines is not None:
         note(f"{path} has no column {','.join(keys.time)!r}: its rows are read in the order of the file.")
-    say_timeline(str(path), sheet)
+    say_timeline(path, sheet)
     return sheet
 
 

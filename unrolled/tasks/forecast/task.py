@@ -147,7 +147,7 @@ class Forecast(Task):
         return evaluate_file(model, path)
 
     def predict(self, model: Model, inputs: Any, **options: Any) -> Any:
-        """The continuation of a series (T, D), or of each of a list of arrays.
+        """The continuation of a series (T, D), or of each of a list of arrays, or of a table's series by their names.
 
         Without `steps`, the forecasts of the horizons, (horizons, K); for aligned targets one for each row, (T, K).
         With `steps`, a roll-out on its own predictions: (steps, K), with `sample` from its distribution; `hold_inputs`

@@ -9,7 +9,7 @@ from unrolled.data.batching.token_cache import TokenCache
 from unrolled.tasks.contract import Data
 from unrolled.tasks.corpus import CorpusText
 from unrolled.tasks.generate.config import DataSettings
-from unrolled.tasks.generate.texts import Text, is_large, read_either
+from unrolled.tasks.generate.texts import Text, file_of, is_large, read_either
 from unrolled.text import Tokenizer, train_tokenizer
 from unrolled.training import hash_of
 
@@ -21,7 +21,7 @@ def read_texts(settings: DataSettings) -> Data:
     valid: Text
     how = settings.cache, settings.direction
     if settings.train is not None and settings.valid is None and is_large(settings.train, *how):
-        train, end = TokenCache(settings.cache).text(settings.train, settings.valid_fraction)
+        train, end = TokenCache(settings.cache).text(file_of(settings.train), settings.valid_fraction)
         assert end is not None
         valid = end
     else:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from unrolled.data.readers.tables.read_table import read_text_column
 from unrolled.errors import note
 from unrolled.tasks.generate.log_probs import log_probs_of
 from unrolled.tasks.generate.predict import (
@@ -42,6 +43,10 @@ class GenerateRunner(Runner):
         for _, piece in itertools.chain([(0, prompts[0]), first], pieces):
             yield piece
         yield "\n"
+
+    def rows_given(self, path: str) -> list[str]:
+        """The prompts of a table in memory: its column of texts."""
+        return [row.values[0] for row in read_text_column(path, None, "text", 1)]
 
     def record(self, one: str, answer: str) -> dict[str, Any]:
         """A prompt and its continuation; of a search also its scores, and its n-best list."""

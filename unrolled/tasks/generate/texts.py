@@ -10,21 +10,23 @@ from numpy.typing import NDArray
 
 from unrolled.data import read_text
 from unrolled.data.batching.token_cache import LARGE, TokenCache
+from unrolled.data.memory.held import texts_of
 from unrolled.errors import UserError
 from unrolled.tasks.corpus import CorpusText
 from unrolled.text import Tokenizer
 from unrolled.text.large import LargeText
+from unrolled.text.packed import is_packed
 
 Text = str | LargeText
 Direction = Literal["forward", "backward"]
 
 
 def is_large(path: str | Path, cache: str | None, direction: Direction) -> bool:
-    """True if a file goes through the token cache: by the config, or because it is large; not for .gz."""
-    path = Path(path)
+    """True if a text goes through the token cache: by the config, or because it is large; not for packed files."""
+    path = file_of(path)
     if not path.is_file():  # what cannot be read is said by who reads it
         return False
-    if path.suffix == ".gz":
+    if is_packed(path):
         if cache is None:
             return False
         raise UserError(f"{path} is packed, and data.cache keeps texts as they are.", "Unpack it, or leave that out.")
@@ -38,9 +40,15 @@ def is_large(path: str | Path, cache: str | None, direction: Direction) -> bool:
     return True
 
 
+def file_of(path: str | Path) -> Path:
+    """The file of a text: that of large texts in memory is a temporary one."""
+    given = texts_of(path)
+    return Path(path) if given is None or given.path is None else given.path
+
+
 def read_either(path: str | Path, cache: str | None, direction: Direction) -> Text:
-    """The whole of a file."""
-    return TokenCache(cache).text(path)[0] if is_large(path, cache, direction) else read_text(path)
+    """The whole of a file, or of texts in memory."""
+    return TokenCache(cache).text(file_of(path))[0] if is_large(path, cache, direction) else read_text(path)
 
 
 def ids_of(tokenizer: Tokenizer, text: Text, cache: str | None) -> NDArray[np.integer]:

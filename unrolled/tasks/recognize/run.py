@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from unrolled.data.memory.media import medium_of
 from unrolled.data.readers.labelled import read_frames
+from unrolled.data.readers.tables.read_table import read_table
 from unrolled.errors import UserError
 from unrolled.search.ctc.decoded import reading_record, utterance_record
 from unrolled.tasks.recognize.alignment import align
@@ -64,6 +66,12 @@ class RecognizeRunner(PictureRunner):
         for line in request.lines:
             if name := line.strip():
                 yield name
+
+    def rows_given(self, path: str) -> list[Any]:
+        """The recordings, pictures or frames of a table in memory."""
+        config: Any = self.model.config
+        rows = read_table(path, [config.data.input_column], ["file"])
+        return [medium_of(row.values[0], None, row.place) for row in rows]
 
     def answers(self, inputs: Sequence[Any], options: Mapping[str, Any]) -> Sequence[Any]:
         """An answer for each input, or its error."""

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from unrolled.config import Section, but, only
 from unrolled.data.readers.tagged.frame_tables import FrameColumns
-from unrolled.data.readers.tagged.frames import holds_frames, is_frame_table
+from unrolled.data.readers.tagged.frames import frame_files, holds_frames, is_frame_table
 from unrolled.data.readers.tagged.read_sentences import format_of
 from unrolled.data.readers.tagged.sentences import Columns
 from unrolled.errors import UserError
@@ -122,7 +122,7 @@ def check_columns(settings: TagData, *, inherited: bool) -> None:
 
 def _check_for_frames(settings: TagData, files: list[str], given: list[str]) -> None:
     """An error for a key about words, or about columns that none of the files has, where the files hold frames."""
-    tables = any(map(is_frame_table, files))
+    tables = any(is_frame_table(one) for file in files for one in frame_files(file))
     apply = ("tag_column", "sequence_column", "feature_columns") if tables else ()
     learnt = "the column of classes is" if tables else "`labels` are"
     for key in [*given, *(key for key in ("feature_columns", "vectors") if getattr(settings, key))]:

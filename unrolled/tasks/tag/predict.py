@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unrolled.data import RowBuckets
 from unrolled.data.batching.sharing import in_turn
@@ -64,6 +65,39 @@ def predict(model: Model, inputs: Any, probabilities: bool = False) -> Any:
     found = decode(model, unlabelled(model, examples), probabilities=bool(probabilities))
     answers = [answer_of(model, one, *answer) for one, answer in zip(examples, found, strict=True)]
     return answers[0] if alone else answers
+
+
+def probabilities_of(model: Model, inputs: Any) -> tuple[list[str], list[NDArray[np.float32]]]:
+    """The probability of each learnt tag at each step, (T, tags) for each of a list of inputs, and the tags' names.
+
+    A tag may have several columns: what is learnt tells the ends of spans from the rest.
+    """
+    network: Any = model.network
+    _, examples = examples_of(model, inputs)
+    batches = unlabelled(model, examples)
+    found: list[NDArray[np.float32]] = [np.zeros((0, 0), np.float32)] * len(examples)
+
+    def work(index: int) -> Any:
+        batch = model.placed(batches[index])
+        chances = network.probabilities(batch, network(batch))
+        return arrays_of(chances).host(chances)  # (B, T, K)
+
+    with model.answering():
+        for index, chances in in_turn(len(batches), work):
+            for row, table in zip(batches.rows(index), chances, strict=True):
+                found[row] = table[: len(examples[row])]
+    return [_outer(model, tag) for tag in model.assets.learnt.tokens], found
+
+
+def _outer(model: Model, tag: str) -> str:
+    """The tag of the data that a learnt one stands for: B for S, I for E; in IOB1 spans begin with I."""
+    if model.assets.inner is None:
+        return tag
+    outer = f"{INNER.get(tag[0], tag[0])}{tag[1:]}"
+    return outer if outer in model.assets.tags.tokens else f"I{tag[1:]}"
+
+
+INNER = {"S": "B", "E": "I"}  # first letters of tags that are learnt, and those of the data
 
 
 @dataclass(frozen=True)

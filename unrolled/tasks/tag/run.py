@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from unrolled.data.readers.tagged.frames import read_untagged_frames
+from unrolled.data.readers.tables.read_table import read_table
+from unrolled.data.readers.tagged.frames import is_frame_table, read_untagged_frames
+from unrolled.data.readers.tagged.read_sentences import sentence_of
+from unrolled.data.readers.tagged.tag_names import TAGS, usual_columns
 from unrolled.errors import UserError
 from unrolled.tasks.runner import Input, Request, Runner, csv_line
 from unrolled.tasks.tag.batches import unlabelled
@@ -67,6 +71,21 @@ class TagRunner(Runner):
             return
         for document in self._documents(request):
             yield from document.sentences
+
+    def rows_given(self, path: str) -> list[Any]:
+        """The words of each row of a table in memory, and their features; a text is split into words. Or its frames."""
+        settings = settings_of(self.model)
+        if self.model.assets.frames:
+            if is_frame_table(path):
+                return list(self.inputs(Request(files=[path])))
+            return [row.values[0] for row in read_table(path, ["frames"], ["frames"])]
+        columns = columns_of(settings)
+        word = usual_columns(Path(path), columns.words, TAGS[0])[0]
+        rows = read_table(path, [word, *columns.features], [word, *columns.features])
+        return [
+            row.values[0] if isinstance(row.values[0], str) else sentence_of(row, [word, *columns.features])
+            for row in rows
+        ]
 
     def _documents(self, request: Request) -> Iterator[Document]:
         assets = self.model.assets

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unrolled.config import title_of
 from unrolled.data.readers.tagged.frames import Tagged, holds_frames, read_tagged_frames
 from unrolled.data.readers.tagged.read_sentences import format_of, read_sentences
 from unrolled.data.readers.tagged.sentences import Sentence
@@ -56,7 +57,7 @@ def not_empty(settings: TagData, path: str | Path, features: tuple[str, ...] = (
         examples, what = read_sentences(path, columns_of(settings)), "sentences"
     found = [one for one in examples if len(one)]
     if len(found) < len(examples):
-        note(f"{len(examples) - len(found)} empty {what} of {path} are left out.")
+        note(f"{len(examples) - len(found)} empty {what} of {title_of(path)} are left out.")
     return found
 
 

@@ -7,10 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from unrolled.data.memory.arrays import as_array, is_array
+from unrolled.data.memory.media import is_picture
 from unrolled.data.readers.tables.read_table import Row, read_table
-from unrolled.data.signals.pictures import LARGEST, Folder, Pictures, open_pictures, resized
-from unrolled.data.signals.views import Shape, View
+from unrolled.data.signals.pictures import LARGEST, Folder, Pictures, open_pictures, pixels_of, resized
+from unrolled.data.signals.views import Shape, View, check_view
 from unrolled.errors import UserError, note
+from unrolled.text.globs import files_of
 
 
 @dataclass(frozen=True)
@@ -20,6 +26,7 @@ class Named:
     image: str | int
     captions: tuple[str, ...]
     place: str
+    view: View | None = None  # the picture itself, where the row holds it
 
 
 @dataclass(frozen=True)
@@ -35,11 +42,17 @@ class Captioned:
 def read_captions(
     path: str | Path, *, image_column: str | None = None, caption_column: str | None = None
 ) -> list[Named]:
-    """The rows of a table: `image` and `captions`, a list; or image TAB caption, with one or more rows per picture."""
+    """The rows of a table: `image` and `captions`, a list; or image TAB caption, with one or more rows per picture.
+
+    In memory an image may be a picture of PIL or an array.
+    """
     rows = read_table(path, [image_column, caption_column], ["image", "captions"])
     found: dict[str | int, Named] = {}
     lists: dict[str | int, str] = {}  # the row with a picture's list of captions
     for row in rows:
+        if (view := view_of_value(row.values[0], row.place)) is not None:
+            found[row.place] = Named(row.place, _captions(row), row.place, view)
+            continue
         image, captions = _image(row), _captions(row)
         if image in found:
             if image in lists or isinstance(row.values[1], list):
@@ -66,10 +79,10 @@ def read_captioned(
 
     Without a `shape`, the first picture and `size` decide it.
     """
-    source: Pictures = open_pictures(images) if images is not None else Folder(Path(table).parent)
+    source: Pictures = open_pictures(images) if images is not None else Folder(files_of(table)[0].parent)
     result = []
     for one in named:
-        view = source.read(one.image, one.place)
+        view = one.view or source.read(one.image, one.place)
         shape = shape or shape_for(view, size)
         result.append(Captioned(fitted_view(view, shape, one.place), one.captions, str(one.image), one.place))
     if source.animated:
@@ -140,6 +153,35 @@ def _opened(file: str | Path) -> tuple[Pictures, list[str]]:
     return source, names
 
 
+def view_of_value(given: Any, place: str) -> View | None:
+    """The picture that a value in memory is: of PIL, pixels of 8 bits, or features; None for a name."""
+    if is_picture(given):
+        return View(pixels_of(given, place))
+    if not is_array(given):
+        return None
+    array = as_array(given, place)
+    if array.dtype == np.uint8 and array.ndim in (2, 3):
+        return View(pixels_of_array(array, place))
+    if array.dtype.kind not in "fiu" or not 1 <= array.ndim <= 3:
+        raise UserError(
+            f"{place}: the image has shape {array.shape} and type {array.dtype}.",
+            "Expected pixels (height, width) or (height, width, 3) of 8 bits: uint8; or features (regions, D) or (D,).",
+        )
+    return check_view(View(None, array) if array.ndim == 1 else View(array.astype(np.float32)), place)
+
+
+def pixels_of_array(array: NDArray[Any], place: str) -> NDArray[np.uint8]:
+    """The pixels (H, W, 3) of an array (H, W), or with 3 or 4 colours, of 8 bits."""
+    from PIL import Image
+
+    if array.dtype != np.uint8 or array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (3, 4)):
+        raise UserError(
+            f"{place} has shape {array.shape} and type {array.dtype}.",
+            "Expected pixels (height, width), or with 3 or 4 colours, of 8 bits: uint8.",
+        )
+    return pixels_of(Image.fromarray(array), place)
+
+
 def _image(row: Row) -> str | int:
     image = row.values[0]
     if isinstance(image, bool) or not isinstance(image, (str, int)) or image == "":
@@ -149,7 +191,7 @@ def _image(row: Row) -> str | int:
 
 def _captions(row: Row) -> tuple[str, ...]:
     given: Any = row.values[1]
-    texts = given if isinstance(given, list) else [given]
+    texts = list(given) if isinstance(given, (list, tuple, np.ndarray)) else [given]
     if not texts:
         raise UserError(f"{row.place} has no captions.", "Give at least one, or leave the row out.")
     for text in texts:

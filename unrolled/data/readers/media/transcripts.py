@@ -9,11 +9,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from unrolled.data.memory.held import held, shown
+from unrolled.data.memory.media import medium_of
+from unrolled.data.memory.sources import HeldArrays
 from unrolled.data.readers.arrays import read_ragged
 from unrolled.data.readers.labelled import check_frames
 from unrolled.data.readers.media.archives import Medium
-from unrolled.data.readers.tables.read_table import Row, read_table
+from unrolled.data.readers.tables.read_table import SUFFIXES, Row, read_table
 from unrolled.errors import UserError
+from unrolled.text.globs import files_of, is_several
 
 Frames = NDArray[np.float32] | NDArray[np.uint8]
 """(T, D), images (T, H, W) or (T, H, W, C); a grey line (H, W) as bytes."""
@@ -33,11 +37,17 @@ def read_transcripts(
 ) -> list[Transcribed]:
     """The rows of a table (file, transcript), or the sequences of a .npz file with `frames`, `texts` and `lengths`.
 
-    Paths are relative to the table's folder; `lines.zip/1.png` is a member of an archive.
+    Paths are relative to the table's folder; `lines.zip/1.png` is a member of an archive. In memory an input may be a
+    path, (samples, rate), a picture or an array.
     """
     path = Path(path)
-    if path.suffix == ".npz":
+    if is_several(path):
+        columns = {"input_column": input_column, "text_column": text_column}
+        files = files_of(path, (*SUFFIXES, ".npz"))
+        return [example for file in files for example in read_transcripts(file, **columns)]
+    if path.suffix == ".npz" or isinstance(held(path), HeldArrays):
         arrays = read_ragged(path, ["frames", "texts"])
+        path = shown(path)
         result = []
         for number, (frames, text) in enumerate(zip(arrays["frames"], arrays["texts"], strict=True), 1):
             place = f"{path}: sequence {number}"
@@ -46,7 +56,8 @@ def read_transcripts(
             raise UserError(f"{path} holds no example.", "Give a file with at least one sequence.")
         return result
     rows = read_table(path, [input_column, text_column], ["file", "transcript"], also=[".npz"])
-    return [_transcribed(row, path.parent) for row in rows]
+    folder = path.parent if held(path) is None else None
+    return [_transcribed(row, folder) for row in rows]
 
 
 def tidy(text: str) -> str:
@@ -58,10 +69,13 @@ def tidy(text: str) -> str:
     return unicodedata.normalize("NFC", " ".join(text.split()))
 
 
-def _transcribed(row: Row, folder: Path) -> Transcribed:
-    name, text = row.values
-    if not isinstance(name, str) or not name.strip():
-        raise UserError(f"{row.place} names no file.", "Expected the path of a recording or picture.")
+def _transcribed(row: Row, folder: Path | None) -> Transcribed:
+    given, text = row.values
+    medium = medium_of(given, folder, row.place)
     if not isinstance(text, str):
-        raise UserError(f"{row.place}: the transcript is {type(text).__name__}.", "Expected a string.")
-    return Transcribed(Medium.named(name.strip(), folder, row.place), tidy(text), row.place)
+        what = "has no transcript" if text is None else f": the transcript is {type(text).__name__}"
+        raise UserError(f"{row.place}{what if what[0] == ':' else f' {what}'}.", "Expected a string.")
+    if isinstance(medium, np.ndarray):
+        grey = medium.dtype == np.uint8 and medium.ndim == 2
+        medium = medium if grey else check_frames(medium, row.place)
+    return Transcribed(medium, tidy(text), row.place)

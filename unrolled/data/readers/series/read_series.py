@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unrolled.data.memory.held import held, shown
+from unrolled.data.memory.sources import HeldRows, HeldTexts
 from unrolled.data.readers.arrays import read_ragged
 from unrolled.data.readers.series.key_columns import AUTO, MOST_TWICE, NO_KEYS, NONE, Keys, columns_of, find_keys
 from unrolled.data.readers.series.times import Seconds, Timeline, timeline_of
@@ -21,6 +23,7 @@ from unrolled.data.readers.tables.records import json_records
 from unrolled.data.readers.text import read_text
 from unrolled.errors import UserError, note, unknown_name
 from unrolled.text.files import suffix_of
+from unrolled.text.globs import files_of, is_several
 
 KINDS = (".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet", ".npz")
 EMBEDDED_SERIES = "a membrane potential, 12,000 samples of 0.5 ms, that ships with matplotlib (membrane.dat)"
@@ -67,9 +70,10 @@ class Sheet:
     timeline: Timeline | None = None  # the step between rows with known times
 
     def in_order(self) -> list[tuple[Series, int]]:
-        """Every row as (series, row): in the order of a table, or series after series."""
+        """Every row as (series, row): file after file, in the order of a table, or series after series."""
         rows = [(series, row) for series in self.series for row in range(len(series.values))]
-        return sorted(rows, key=lambda at: 0 if at[0].lines is None else int(at[0].lines[at[1]]))
+        files = {name: rank for rank, name in enumerate(dict.fromkeys(series.file for series in self.series))}
+        return sorted(rows, key=lambda at: (files[at[0].file], 0 if at[0].lines is None else int(at[0].lines[at[1]])))
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,19 @@ class _Cells:
         return f"{self.file}{self.lines[row]}"
 
 
+@dataclass(frozen=True)
+class SeriesColumns:
+    """The columns to read, and how: see `read_series`."""
+
+    columns: Sequence[str] | None = None
+    sequence: str | None = None
+    time: str | None = None
+    missing: bool = False
+    optional: Sequence[str] = ()
+    taken: Sequence[str] = ()
+    keep: Sequence[str] = ()
+
+
 def read_series(
     path: str | Path,
     columns: Sequence[str] | None = None,
@@ -96,44 +113,89 @@ def read_series(
     taken: Sequence[str] = (),
     keep: Sequence[str] = (),
 ) -> Sheet:
-    """Read the series of a file, in its order.
+    """Read the series of a file, in its order; of all files of a folder or a pattern; or of data in memory.
 
     Tables: `columns` are names, or numbers from 1 on without a header; None: all columns whose first cells are numbers
     (a note names the others). `sequence_column` identifies the series of a row; without it the file is one series. Rows
     of a series are sorted by the `time_column`. With "auto" these two are found among the columns that are not `taken`.
-    `Series.cells` has the columns to `keep`, and those of time and series.
+    `Series.cells` has the columns to `keep`, and those of time and series. Several files have the columns of the first,
+    and each has series of its own.
 
-    npz: see `read_ragged`; `inputs` and, if there is one, `targets`, with `lengths`; a sequence may be empty.
+    npz, and arrays in memory: see `read_ragged`; `inputs` and, if there is one, `targets`, with `lengths`; a sequence
+    may be empty.
 
     An empty cell or NaN is an error unless `missing`; an infinite number always is. Columns in `optional` may be
     absent.
     """
-    path = Path(path)
+    how = SeriesColumns(columns, sequence_column, time_column, missing, optional, taken, keep)
+    first, *others = files_of(path, KINDS) if is_several(path) else [Path(path)]
+    sheet = _sheet(first, how)
+    if not others:
+        return sheet
+    said = [",".join(names) or None for names in (sheet.keys.series, sheet.keys.time)]
+    alike = replace(how, columns=sheet.columns, sequence=said[0], time=said[1])
+    return _together(path, [sheet, *(_sheet(other, alike) for other in others)])
+
+
+def _together(path: str | Path, sheets: Sequence[Sheet]) -> Sheet:
+    """The series of several files."""
+    first, names = sheets[0], dict[str, str]()
+    for one in (series for sheet in sheets for series in sheet.series if sheet.keys.series):
+        if one.key in names:
+            raise UserError(
+                f"The series {one.key!r} is in two files: {names[one.key]} and {one.name}.",
+                "Join these files into one, in the order of their times.",
+            )
+        names[one.key] = one.name
+    series = [series for sheet in sheets for series in sheet.series]
+    if not first.keys.series:  # each file is a series: its name tells it apart
+        series = [replace(one, key=one.name) for one in series]
+    whole = replace(first, series=series)
+    return whole if first.keys.format is None else _in_time(Path(path), whole, 0)
+
+
+def _sheet(path: Path, how: SeriesColumns) -> Sheet:
+    """The series of one file, or of data in memory."""
+    given = held(path)
     suffix = suffix_of(path)
-    if suffix not in KINDS:
+    if given is None and suffix not in KINDS:
         raise unknown_name("kind of file", suffix or path.name, KINDS)
-    if suffix == ".npz":
+    columns, optional, keep = how.columns, how.optional, how.keep
+    if suffix == ".npz" or (given is not None and not isinstance(given, HeldRows)):
+        if isinstance(given, HeldTexts):
+            raise UserError(f"{given.title} holds texts.", "Expected numbers: a DataFrame, or arrays.")
         sheet = _arrays(path)
-        sheet = sheet if columns is None else _selected(path, sheet, columns, optional)
+        sheet = sheet if columns is None else _selected(shown(path), sheet, columns, optional)
         for series in sheet.series:
-            _check(series.values, sheet.columns, missing, series.place)
+            _check(series.values, sheet.columns, how.missing, series.place)
         return sheet
     readers = {".jsonl": _json_lines, ".json": _json_lines, ".parquet": _parquet}
-    said = [column for column in (sequence_column, time_column) if column not in (None, AUTO, NONE)]
+    time, sequence = how.time, how.sequence
+    said = [column for column in (sequence, time) if column not in (None, AUTO, NONE)]
     asked = {*(columns or ()), *keep, *(name for column in said for name in (column, *columns_of(str(column))))}
-    cells = readers[suffix](path) if suffix in readers else _separated(path, suffix, asked)
-    if time_column is not None and columns_of(time_column) == tuple(optional) and not {*optional} <= {*cells.names}:
-        time_column = NONE
-    _look_at_names(path, cells, sequence_column, time_column, keep)
+    if given is not None:
+        cells = _of_rows(given)
+    else:
+        cells = readers[suffix](path) if suffix in readers else _separated(path, suffix, asked)
+    path = shown(path)
+    if time is not None and columns_of(time) == tuple(optional) and not {*optional} <= {*cells.names}:
+        time = NONE
+    _look_at_names(path, cells, sequence, time, keep)
     keys = find_keys(
         cells.names,
         cells.columns,
         cells.place,
-        time=time_column or NONE,
-        series=sequence_column or NONE,
-        taken={*(columns or ()), *taken},
+        time=time or NONE,
+        series=sequence or NONE,
+        taken={*(columns or ()), *how.taken},
     )
-    return _from_table(path, cells, columns, keys, optional, missing, keep)
+    return _from_table(path, cells, columns, keys, optional, how.missing, keep)
+
+
+def _of_rows(rows: HeldRows) -> _Cells:
+    """A table in memory."""
+    columns = [rows.get(at) for at in range(len(rows.names))]
+    return _Cells(list(rows.names), columns, f"{rows.title}, row ", range(rows.count))
 
 
 def _separated(path: Path, suffix: str, asked: Collection[str]) -> _Cells:
@@ -314,6 +376,7 @@ def _numbers(cells: _Cells, position: int) -> Numbers:
 
 def _arrays(path: Path) -> Sheet:
     arrays = read_ragged(path, ["inputs"], ["targets"])
+    path = shown(path)
     parts = {name: [_two_axes(path, name, array) for array in found] for name, found in arrays.items()}
     inputs, targets = parts["inputs"], parts.get("targets")
     _need_rows(path, sum(map(len, inputs)))

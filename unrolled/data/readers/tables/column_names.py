@@ -20,7 +20,7 @@ class Role:
 
 _TEXT = (
     *("text", "sentence", "review", "content", "body", "document", "message", "comment", "tweet", "post"),
-    *("utterance", "review_text", "review_body", "comment_text", "full_text", "raw_text", "clean_text"),
+    *("utterance", "review_text", "review_body", "comment_text", "full_text", "raw_text", "clean_text", "frames"),
 )
 _LABEL = (
     *("label", "labels", "class", "category", "target", "tag", "y", "gold_label", "class_name", "label_name"),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from unrolled.data.memory.held import held
+from unrolled.data.memory.sources import HeldRows, Source
 from unrolled.data.readers.tables.column_names import ROLES, column_key, find_columns, our_name
 from unrolled.data.readers.tables.headers import Lines, Wanted, kept_at, shortened, table_layout
 from unrolled.data.readers.tables.quoted import SEPARATORS, quoted_rows, table_separator, tabs_are_quoted
@@ -17,6 +19,7 @@ from unrolled.data.readers.tables.standard_input import looks_like_table
 from unrolled.data.readers.text import read_lines, read_text
 from unrolled.errors import UserError, note, unknown_name
 from unrolled.text.files import suffix_of
+from unrolled.text.globs import files_of, is_several
 
 SUFFIXES = (".tsv", ".txt", ".csv", ".jsonl", ".json", ".parquet")
 
@@ -40,23 +43,30 @@ def read_table(
     beside: Sequence[str] = (),
     alike: str = "",
 ) -> list[Row]:
-    """Read the wanted columns of every row.
+    """Read the wanted columns of every row: of a file, of all files of a folder or a pattern, or of data in memory.
 
     A column is a name, or a number from 1 on; None finds it by the usual names of its role (see `column_names.ROLES`).
     A .tsv or .txt without header has the columns in the order of `roles`. The first line is a header if a column is
     selected by name, or if it names all roles. In JSON and Parquet `doc.body` is a nested value. All formats but
-    Parquet may be compressed (`.gz`).
+    Parquet may be compressed (`.gz`, `.zst`). Pairs in memory hold the input first, then the answer.
 
     also: suffixes that the caller reads itself, for the error about an unknown suffix.
     keep: names or numbers of the columns in `Row.kept`.
     beside: roles that are not read but whose names also identify a header.
     alike: a regular expression; columns with such names are in `Row.kept` too, where a row has them.
     """
-    return _rows(Wanted(Path(path), columns, roles, beside, keep, alike), also)
+    return _all_rows(path, Wanted(Path(path), columns, roles, beside, keep, alike), also)
+
+
+def _all_rows(path: str | Path, wanted: Wanted, also: Sequence[str] = ()) -> list[Row]:
+    """The wanted values of data in memory, or of every file that the path means."""
+    if (given := held(path)) is not None:
+        return list(_given(replace(wanted, path=Path(given.title)), given))
+    return [row for file in files_of(path, SUFFIXES) for row in _rows(replace(wanted, path=file), also)]
 
 
 def _table_suffix(path: Path, also: Sequence[str]) -> str:
-    """The suffix that names the format of a table, without .gz."""
+    """The suffix that names the format of a table, without .gz and .zst."""
     suffix = suffix_of(path)
     if suffix not in SUFFIXES:
         raise unknown_name("kind of file", path.name, [*SUFFIXES, *also])
@@ -65,6 +75,8 @@ def _table_suffix(path: Path, also: Sequence[str]) -> str:
 
 def is_table(path: Path) -> bool:
     """True if an input file is a table: by its suffix; a .tsv with a tab, a .txt with a tab in each line."""
+    if (given := held(path)) is not None:
+        return isinstance(given, HeldRows)
     suffix = suffix_of(path)
     if suffix not in (".tsv", ".txt"):
         return suffix in SUFFIXES
@@ -87,11 +99,14 @@ def read_text_column(
     a table if each of its lines has a tab.
     """
     path = Path(path)
+    if is_several(path):
+        one_by_one = [read_text_column(file, column, role, place, keep=keep, beside=beside) for file in files_of(path)]
+        return [row for rows in one_by_one for row in rows]
     if not is_table(path):
         if keep:
             raise UserError(f"{path} is not a table: it has no columns to keep.", "Leave --keep out, or give a table.")
         lines = read_lines(path)
-        if path.name.endswith((".tsv", ".tsv.gz")) and lines and find_columns(lines[:1], [role], f"{path}:1")[0] == 0:
+        if suffix_of(path) == ".tsv" and lines and find_columns(lines[:1], [role], f"{path}:1")[0] == 0:
             note(f"{path}:1 is a header: {lines[0].strip()!r} is not answered.")
             return [Row((line,), f"{path}:{number}") for number, line in enumerate(lines[1:], 2)]
         if lines and (ending := looks_like_table(lines[0], column, role, beside[0] if beside else role)):
@@ -102,7 +117,7 @@ def read_text_column(
             )
         return [Row((line,), f"{path}:{number}") for number, line in enumerate(lines, 1)]
     rows = []
-    for row in _rows(Wanted(path, [column], [role], beside, keep, places=(place,))):
+    for row in _all_rows(path, Wanted(path, [column], [role], beside, keep, places=(place,))):
         value = row.values[0]
         text = " ".join(map(str, value)) if isinstance(value, list) else "" if value is None else value
         if not isinstance(text, str):
@@ -180,10 +195,36 @@ def _records(wanted: Wanted, suffix: str) -> Iterator[Row]:
         names = [str(name) for name in first[1]]
         columns = _record_columns(wanted, names, first[0], lambda name: _has(first[1], name), first[1])
         records = chain([first], records)
+    yield from _of_records(wanted, columns, records)
+
+
+def _of_records(
+    wanted: Wanted, columns: Sequence[str], records: Iterable[tuple[str, Mapping[str, Any]]]
+) -> Iterator[Row]:
     for place, record in records:
         values = [_value(record, column, place, role) for column, role in zip(columns, wanted.roles, strict=True)]
         kept = (*wanted.keep, *wanted.further(map(str, record)))
         yield Row(tuple(values), place, {name: _value(record, name, place, None) for name in kept})
+
+
+def _given(wanted: Wanted, source: Source) -> Iterator[Row]:
+    """Rows of data in memory."""
+    if not isinstance(source, HeldRows):
+        wants = " and ".join(wanted.roles)
+        raise UserError(
+            f"{source.title} has no rows with {wants}.", "Give a DataFrame, a list of dictionaries or of pairs."
+        )
+    if not source.named and any(wanted.numbers):
+        free = (name for name in source.names if name not in wanted.columns)
+        columns: list[str] = [column or next(free, "") for column in wanted.columns]
+    elif not source.named:
+        source, columns = source.as_roles(wanted.roles), list(wanted.roles)
+    else:
+        columns = _record_columns(
+            wanted, source.names, source.title, lambda name: _inside(name, source.names) is not None
+        )
+    top = [_inside(name, source.names) or name for name in (*columns, *wanted.keep, *wanted.further(source.names))]
+    yield from _of_records(wanted, columns, source.records(list(dict.fromkeys(top))))
 
 
 def _record_columns(

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from unrolled.data.memory.held import shown
 from unrolled.data.readers.tagged.sentences import USUAL, Columns, Sentence
 from unrolled.data.readers.text import read_text
 from unrolled.errors import UserError
@@ -35,7 +36,7 @@ class ColumnsFile:
 
     @classmethod
     def read(cls, path: str | Path) -> ColumnsFile:
-        return cls.parse(read_text(path).split("\n"), str(path))
+        return cls.parse(read_text(path).split("\n"), str(shown(path)))
 
     @classmethod
     def parse(cls, lines: Sequence[str], name: str = "<text>") -> ColumnsFile:

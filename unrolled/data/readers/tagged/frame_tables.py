@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from unrolled.data.memory.held import rows_of
+from unrolled.data.memory.sources import HeldRows, is_missing
 from unrolled.data.readers.tables.column_names import column_named, find_column, usual
 from unrolled.data.readers.tables.number_cells import is_header, number_of, with_points
 from unrolled.data.readers.tables.quoted import quoted_rows, table_separator
@@ -49,8 +51,9 @@ class FrameTable:
 
 
 def read_frame_table(path: Path, columns: FrameColumns, *, tagged: bool) -> FrameTable:
-    """The sequences of a .csv file with a header, in the order of their first rows."""
+    """The sequences of a .csv file with a header, or of a table in memory, in the order of their first rows."""
     table = _Table.read(path)
+    path = table.path
     tag_at = table.place(columns.tags, "tag", needed=tagged)
     at = table.place(columns.sequence, "sequence", needed=columns.sequence is not None)
     row_numbers = at is not None and columns.sequence is None and len(table.column(at)) > 1
@@ -81,9 +84,19 @@ class _Table:
     names: list[str]
     rows: list[list[str]]
     lines: list[int]
+    before: str = ":"  # between the path and the number of a line
+
+    @classmethod
+    def of_rows(cls, rows: HeldRows) -> _Table:
+        """The cells of a table in memory, as a file has them."""
+        columns = [["" if is_missing(one) else str(one) for one in rows.get(at)] for at in range(len(rows.names))]
+        cells = [list(row) for row in zip(*columns, strict=True)]
+        return cls(Path(rows.title), list(rows.names), cells, list(range(rows.count)), ", row ")
 
     @classmethod
     def read(cls, path: Path) -> _Table:
+        if (given := rows_of(path)) is not None:
+            return cls.of_rows(given)
         text = read_text(path)
         separator = table_separator(text)
         found = [(number, row) for number, row in quoted_rows(text, separator, str(path)) if row and row != [""]]
@@ -155,8 +168,12 @@ class _Table:
                 found[row, i] = number
         return found
 
+    def where(self, row: int) -> str:
+        """The place of a row, for messages."""
+        return f"{self.path}{self.before}{self.lines[row]}"
+
     def _no_number(self, row: int, place: int) -> UserError:
-        cell, where = self.rows[row][place].strip(), f"{self.path}:{self.lines[row]}"
+        cell, where = self.rows[row][place].strip(), self.where(row)
         if number_of(cell) is None:
             return UserError(
                 f"{where}: {cell!r} in the column {self.names[place]!r} is no number.",
@@ -172,7 +189,7 @@ class _Table:
         """The class of each row."""
         tags = self.column(place)
         if "" in tags:
-            where = f"{self.path}:{self.lines[tags.index('')]}"
+            where = self.where(tags.index(""))
             raise UserError(f"{where} has no class in the column {self.names[place]!r}.", "Every frame needs one.")
         if all(tag.removeprefix("-").isdecimal() for tag in tags):
             if not names:

@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unrolled.data.memory.arrays import as_array, is_array
+from unrolled.data.memory.held import arrays_of, held, rows_of, shown
+from unrolled.data.memory.sources import HeldRows, is_missing
 from unrolled.data.readers.arrays import read_arrays, read_ragged
 from unrolled.data.readers.labelled import check_frames
 from unrolled.data.readers.tagged.frame_tables import FrameColumns, read_frame_table
@@ -18,6 +21,7 @@ from unrolled.data.readers.tagged.tag_names import note_unnamed_tags, tags_of_nu
 from unrolled.errors import UserError
 from unrolled.text.array_files import ArrayError, read_npy
 from unrolled.text.files import reading, suffix_of
+from unrolled.text.globs import files_of, is_several
 
 FOUND = FrameColumns()
 EXPECTED = "Expected `labels` to have one for each frame: names, or whole numbers."
@@ -51,80 +55,122 @@ Tagged = Sentence | TaggedFrames
 
 
 def holds_frames(path: str | Path) -> bool:
-    """True for a .npz file, a folder of them, and a .csv file."""
-    path = Path(path)
-    return path.suffix == ".npz" or path.is_dir() or is_frame_table(path)
+    """True for .npz and .csv files, for a folder or a pattern of them, and for arrays in memory."""
+    if (given := held(path)) is not None:
+        return arrays_of(path) is not None or is_frame_table(path) or _holds_arrays(given)
+    return any(file.suffix == ".npz" or is_frame_table(file) for file in frame_files(path))
+
+
+def frame_files(path: str | Path) -> list[Path]:
+    """The file; of a folder or a pattern, those with frames, or else all."""
+    files = files_of(path)
+    if not is_several(path):
+        return files
+    return [one for one in files if one.suffix == ".npz"] or [one for one in files if is_frame_table(one)] or files
 
 
 def is_frame_table(path: str | Path) -> bool:
-    """True for a .csv file."""
-    return suffix_of(Path(path)) == ".csv"
+    """True for a .csv file, and for a table in memory whose values are single ones."""
+    given = held(path)
+    if given is None:
+        return suffix_of(Path(path)) == ".csv"
+    if not isinstance(given, HeldRows) or not given.named:
+        return False
+    first = [given.first(at) for at in range(len(given.names))]
+    return not any(isinstance(one, (list, tuple)) or is_array(one) for one in first)
+
+
+def _holds_arrays(given: Any) -> bool:
+    """True for rows of frames and their labels."""
+    return isinstance(given, HeldRows) and any(
+        is_array(one) and one.ndim > 1 for one in map(given.first, range(len(given.names)))
+    )
 
 
 def read_tagged_frames(path: str | Path, columns: FrameColumns = FOUND) -> list[TaggedFrames]:
-    """The sequences of a .npz file with `frames`, `labels` and perhaps `lengths`, of all such files of a folder, or of
-    a .csv file.
+    """The sequences of a .npz file with `frames`, `labels` and perhaps `lengths`, of a .csv file, of all such files of
+    a folder or a pattern, or of data in memory.
 
     Without `lengths`, frames (T, D) and labels (T,) are one sequence; (N, T, …) and (N, T) are N sequences of one
     length.
     """
-    if is_frame_table(path):
-        return _of_table(Path(path), columns, tagged=True)
-    names = columns.tag_names
-    found: list[TaggedFrames] = []
-    for file in _files(Path(path)):
-        arrays = _labelled_arrays(file)
-        for number, (frames, labels) in enumerate(zip(arrays["frames"], arrays["labels"], strict=True), 1):
-            place = f"{file}: sequence {number}"
-            found.append(TaggedFrames(check_frames(frames, place), _tags(frames, labels, names, place), place))
-        if found and not names and arrays["labels"][0].dtype.kind in "iu":
-            note_unnamed_tags(file, "labels")
-    if not any(len(one) for one in found):
-        raise UserError(f"{path} holds no frame.", "Give a file with at least one sequence.")
-    return found
+    result: list[TaggedFrames] = []
+    for file in frame_files(path):
+        if is_frame_table(file):
+            result += _of_table(file, columns, tagged=True)
+        elif (rows := rows_of(file)) is not None:
+            result += _of_rows(rows, columns.tag_names)
+        else:
+            result += _of_arrays(file, columns.tag_names)
+    if not any(len(one) for one in result):
+        raise UserError(f"{shown(path)} holds no frame.", "Give a file with at least one sequence.")
+    return result
+
+
+def _of_arrays(file: Path, names: Sequence[str]) -> list[TaggedFrames]:
+    """The sequences of a .npz file."""
+    arrays, made = _labelled_arrays(file), list[TaggedFrames]()
+    for number, (frames, labels) in enumerate(zip(arrays["frames"], arrays["labels"], strict=True), 1):
+        place = f"{shown(file)}: sequence {number}"
+        made.append(TaggedFrames(check_frames(frames, place), _tags(frames, labels, names, place), place))
+    if made and not names and arrays["labels"][0].dtype.kind in "iu":
+        note_unnamed_tags(shown(file), "labels")
+    return made
+
+
+def _of_rows(rows: HeldRows, names: Sequence[str]) -> list[TaggedFrames]:
+    """The sequences of rows in memory: frames, and their labels."""
+    rows = rows.as_roles(("frames", "labels"))
+    for name in ("frames", "labels"):
+        if name not in rows.names:
+            raise UserError(f"{rows.title} has no column {name!r}.", f"It has: {', '.join(rows.names)}.")
+    made, numbers = list[TaggedFrames](), False
+    for row, (frames, labels) in enumerate(zip(rows.column("frames"), rows.column("labels"), strict=True)):
+        place = rows.place(row)
+        if not is_array(frames) or is_missing(labels):
+            missing = "labels" if is_array(frames) else "frames"
+            raise UserError(f"{place} has no {missing}.", "Expected an array of frames, and a label for each.")
+        array = as_array(frames, place)
+        given = as_array(labels, place) if is_array(labels) else np.asarray(labels)
+        made.append(TaggedFrames(check_frames(array, place), _tags(array, given, names, place), place))
+        numbers = numbers or given.dtype.kind in "iu"
+    if numbers and not names:
+        note_unnamed_tags(Path(rows.title), "labels")
+    return made
 
 
 def _of_table(path: Path, columns: FrameColumns, *, tagged: bool) -> list[TaggedFrames]:
     """The sequences of a .csv file."""
-    table = read_frame_table(path, columns, tagged=tagged)
-    found = []
+    table, made = read_frame_table(path, columns, tagged=tagged), []
     for one in table.sequences:
-        place = str(path) if one.name is None else f"{path}: sequence {one.name}"
-        found.append(TaggedFrames(check_frames(one.frames, place), one.tags if tagged else None, place, table.columns))
-    return found
+        place = str(shown(path)) if one.name is None else f"{shown(path)}: sequence {one.name}"
+        made.append(TaggedFrames(check_frames(one.frames, place), one.tags if tagged else None, place, table.columns))
+    return made
 
 
 def read_untagged_frames(path: str | Path, shape: Sequence[int], columns: FrameColumns = FOUND) -> list[TaggedFrames]:
     """The sequences of a .npz, .npy or .csv file, without labels; `shape` is that of one frame."""
     path = Path(path)
-    if is_frame_table(path):
-        return _of_table(path, columns, tagged=False)
     if path.suffix == ".npy":
         return [TaggedFrames(check_frames(_array(path), str(path)), place=str(path))]
     if not holds_frames(path):
         raise UserError(
-            f"{path} does not hold frames.",
+            f"{shown(path)} does not hold frames.",
             "Give a .npz file with an array `frames`, a .npy file (steps, …), or a .csv file.",
         )
-    found = []
-    for file in _files(path):
+    made = []
+    for file in frame_files(path):
+        if is_frame_table(file):
+            made += _of_table(file, columns, tagged=False)
+            continue
         arrays = read_arrays(file, ["frames", "lengths"])
         if "frames" in arrays and "lengths" not in arrays and arrays["frames"].ndim == len(shape) + 1:
             sequences = [arrays["frames"]]
         else:
             sequences = read_ragged(file, ["frames"])["frames"]
-        places = [f"{file}: sequence {number}" for number in range(1, len(sequences) + 1)]
-        found += [TaggedFrames(check_frames(one, at), place=at) for one, at in zip(sequences, places, strict=True)]
-    return found
-
-
-def _files(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    files = sorted(path.glob("*.npz"))
-    if not files:
-        raise UserError(f"The folder {path} holds no .npz file.", "Give one with `frames` and `labels`.")
-    return files
+        places = [f"{shown(file)}: sequence {number}" for number in range(1, len(sequences) + 1)]
+        made += [TaggedFrames(check_frames(one, at), place=at) for one, at in zip(sequences, places, strict=True)]
+    return made
 
 
 def _array(path: Path) -> NDArray[Any]:

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
+from unrolled.data.memory.held import rows_of, shown
 from unrolled.data.readers.tables.read_table import Row, read_table
 from unrolled.data.readers.tagged.columns import ColumnsFile
 from unrolled.data.readers.tagged.conllu import ConlluFile
@@ -14,12 +17,16 @@ from unrolled.data.readers.tagged.tag_names import note_unnamed_tags, stored_nam
 from unrolled.data.readers.text import read_text
 from unrolled.errors import UserError
 from unrolled.text.files import suffix_of
+from unrolled.text.globs import files_of
 
 SentenceFormat = Literal["conllu", "columns", "jsonl", "parquet"]
 
 
 def format_of(path: Path) -> SentenceFormat:
-    """The format of a file of sentences: by its suffix, or else by its text."""
+    """The format of a file of sentences: by its suffix, or else by its text. Rows in memory are as those of Parquet."""
+    if rows_of(path) is not None:
+        return "parquet"
+    path = files_of(path)[0]
     ending = suffix_of(path)
     if ending == ".json":
         return "jsonl"
@@ -40,18 +47,20 @@ def looks_like_conllu(lines: Sequence[str]) -> bool:
 
 
 def read_sentences(path: str | Path, columns: Columns = USUAL) -> list[Sentence]:
-    """The sentences of a file with their tags."""
-    path = Path(path)
+    """The sentences of a file with their tags, of all files of a folder or a pattern, or of data in memory."""
+    sentences = [sentence for file in files_of(path) for sentence in _sentences_of(file, columns)]
+    if not any(len(sentence) for sentence in sentences):
+        raise UserError(f"{shown(path)} holds no word.", "Give a file with at least one sentence.")
+    return sentences
+
+
+def _sentences_of(path: Path, columns: Columns) -> list[Sentence]:
     kind = format_of(path)
     if kind == "conllu":
-        sentences = ConlluFile.read(path).sentences(columns)
-    elif kind == "columns":
-        sentences = ColumnsFile.read(path).sentences(columns)
-    else:
-        sentences = _of_table(path, columns)
-    if not any(len(sentence) for sentence in sentences):
-        raise UserError(f"{path} holds no word.", "Give a file with at least one sentence.")
-    return sentences
+        return ConlluFile.read(path).sentences(columns)
+    if kind == "columns":
+        return ColumnsFile.read(path).sentences(columns)
+    return _of_table(path, columns)
 
 
 def _of_table(path: Path, columns: Columns) -> list[Sentence]:
@@ -61,7 +70,7 @@ def _of_table(path: Path, columns: Columns) -> list[Sentence]:
     rows = read_table(path, names, names)
     known = list(columns.names) or stored_names(path, tags)
     if known is None and any(_are_numbers(row.values[1]) for row in rows):
-        note_unnamed_tags(path, tags)
+        note_unnamed_tags(shown(path), tags)
     return [sentence_of(row, names, tagged=True, known=known) for row in rows]
 
 
@@ -76,7 +85,7 @@ def sentence_of(
 
     Tags that are whole numbers are indices of the `known` names, or names themselves.
     """
-    given = list(row.values)
+    given = [_list(one) for one in row.values]
     if tagged and _are_numbers(given[1]) and all(type(one) is int for one in given[1]):
         given[1] = list(tags_of_numbers(given[1], known, names[1], row.place))
     lists = [_strings(value, name, row.place) for value, name in zip(given, names, strict=True)]
@@ -87,6 +96,11 @@ def sentence_of(
             )
     tags, features = (lists[1], lists[2:]) if tagged else (None, lists[1:])
     return Sentence(lists[0], tags, tuple(features), row.place)
+
+
+def _list(value: Any) -> Any:
+    """A tuple, an array of NumPy or a series of Polars as a list."""
+    return value.tolist() if isinstance(value, np.ndarray) else list(value) if isinstance(value, tuple) else value
 
 
 def _strings(value: Any, name: str, place: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from unrolled.config.stored import parsed
+from unrolled.data.memory.held import held, rows_of
 from unrolled.data.readers.tables.records import json_records, open_parquet
 from unrolled.data.readers.text import read_text
 from unrolled.errors import UserError, note
@@ -31,7 +32,9 @@ def usual_columns(path: Path, words: str | None, tags: str | None) -> tuple[str,
 
 
 def column_names(path: Path) -> list[str]:
-    """The names in a Parquet file, or in the first record of a JSON file."""
+    """The names in a Parquet file, in the first record of a JSON file, or of rows in memory."""
+    if (given := rows_of(path)) is not None:
+        return list(given.as_roles((WORDS[0], TAGS[0])).names)
     if path.suffix == ".parquet":
         return list(_schema(path).names)
     _, record = next(json_records(path), ("", {}))
@@ -40,7 +43,7 @@ def column_names(path: Path) -> list[str]:
 
 def stored_names(path: Path, column: str) -> list[str] | None:
     """The names of a column's tags in the metadata of a Parquet file by Hugging Face."""
-    schema = _schema(path) if path.suffix == ".parquet" else None
+    schema = _schema(path) if path.suffix == ".parquet" and held(path) is None else None
     if schema is None or not schema.metadata or b"huggingface" not in schema.metadata:
         return None
     try:
