@@ -86,7 +86,7 @@ def test_without_a_seed_a_stopped_run_goes_on_with_its_own(
 ) -> None:
     out, options = tmp_path / "a", {"max_tokens": 4}
     with pytest.MonkeyPatch.context() as patch:
-        stop_at(patch, 12)
+        stop_at(patch, 30)
         with pytest.raises(Stopped):
             run(MODELS["generate"], texts, out, **options)
     seed = json.loads((tmp_path / "a.part" / "job.json").read_text())["seed"]
