@@ -58,11 +58,12 @@ def test_a_cut_is_where_it_is_in_memory(book: Path, tmp_path: Path, fraction: fl
     ("level", "lowercase"), [("char", False), ("word", True), ("bpe", False), ("bpe", True), ("symbols", True)]
 )
 def test_ids_are_those_of_the_whole_text(book: Path, tmp_path: Path, level: str, lowercase: bool) -> None:
-    cache = TokenCache(tmp_path / "cache")
+    cache = TokenCache(tmp_path / "cache", processes=3)
     text, _ = cache.text(book)
     made = train_tokenizer(level, text.segments(), lowercase=lowercase, max_size=400)
+    assert cache.trained(text, level, lowercase=lowercase, max_size=400) == made
     assert made == train_tokenizer(level, [whole(book)], lowercase=lowercase, max_size=400)
-    ids = cache.ids(text, made, processes=3)
+    ids = cache.ids(text, made)
     assert np.array_equal(ids, made.ids(whole(book)))
     assert isinstance(ids, np.memmap)
 
