@@ -152,7 +152,7 @@ class NGram:
         path: str | Path,
         text: Text | Counts,
         *,
-        order: int = 3,
+        order: int | None = None,
         memory: int | str = "1G",
         scratch: str | Path | None = None,
         workers: int = 1,
