@@ -120,7 +120,7 @@ def _resumable(corpus: Corpus, office: Office, out: Path) -> None:
         progress = Progress(part.total, part.certain.inputs, corpus.quiet)
         notes = Notes(part.certain.notes)
         try:
-            if not part.certain.done:
+            if part.certain.inputs < part.total:
                 for answered in _answers(corpus, office, part.certain, request):
                     part.append(answered.text, _after(part.certain, answered, notes))
                     progress.update(part.certain.inputs)

@@ -57,17 +57,21 @@ class PartFile:
         force: `out` may be replaced, and so may what another run left.
         """
         part = cls(out)
+        if out.is_dir():
+            raise UserError(f"{out} is a folder.", "Give the name of a file.")
+        known = part.folder.exists()
+        if known:
+            part._check_ours()
+        elif out.exists() and not force:
+            raise part._exists()
         try:
-            known = part.folder.exists()
             with part.writing():
                 part.folder.mkdir(parents=True, exist_ok=True)
                 part._take()
             if known and not part._goes_on(identity, force=force):
                 known = False
             if out.exists() and not force and not (known and part.certain.done):
-                raise UserError(f"{out} exists already.", "Choose another name, or give --force to replace it.")
-            if out.is_dir():
-                raise UserError(f"{out} is a folder.", "Give the name of a file.")
+                raise part._exists()
             with part.writing():
                 if not known:
                     part._begin(identity)
@@ -77,6 +81,17 @@ class PartFile:
             part.close()
             raise
         return part
+
+    def _check_ours(self) -> None:
+        """Refuse a folder with other files."""
+        if others := {one.name for one in self.folder.iterdir()} - OURS:
+            raise UserError(
+                f"{self.folder} holds {min(others)!r}, and answers on their way to {self.out} would go there.",
+                "Move it away, or choose another name for --out.",
+            )
+
+    def _exists(self) -> UserError:
+        return UserError(f"{self.out} exists already.", "Choose another name, or give --force to replace it.")
 
     def _take(self) -> None:
         """Hold the lock, which ends with the process."""
@@ -101,11 +116,6 @@ class PartFile:
             answers = self.folder / ANSWERS
             whole = whole and (certain.done or answers.stat().st_size >= certain.bytes)
         except FileNotFoundError:  # it was stopped before the first record
-            if others := {one.name for one in self.folder.iterdir()} - OURS:
-                raise UserError(
-                    f"{self.folder} holds {min(others)!r}, and answers on their way to {self.out} would go there.",
-                    "Move it away, or choose another name for --out.",
-                ) from None
             return False
         except (OSError, ValueError, KeyError, TypeError):
             whole = False
@@ -174,7 +184,9 @@ class PartFile:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def close(self) -> None:
-        """Let the next process go on."""
+        """Let the next process go on; what it could not go on from is removed."""
+        if self._answers is not None and not (self.folder / JOB).exists():
+            shutil.rmtree(self.folder, ignore_errors=True)
         for file in (self._answers, self._lock):
             if file is not None:
                 with suppress(OSError):  # what is not certain may be lost
