@@ -98,13 +98,17 @@ def run(
     replaces a file that exists. The other options are those of `model.predict`.
     """
     given, place = [files] if isinstance(files, (str, Path)) else list(files), Path(out)
+    if not isinstance(model, (str, Path, Model)):
+        raise UserError(f"The model is {type(model).__name__}.", "Give its path, or a Model.")
     loaded = model if isinstance(model, Model) else load_either(str(model), None, device, mapped=True)
     loaded.task.options.check("run", options)
     form = format or format_of(place)
     if form not in FORMATS:
         raise unknown_name("format", form, FORMATS)
-    own = place_of(loaded.task) if isinstance(model, Model) else None
-    work = Work("" if isinstance(model, Model) else str(model), form, options, set, device, own)
+    if isinstance(model, Model):
+        work = Work("", form, options, set, str(model.device), place_of(model.task))
+    else:
+        work = Work(str(model), form, options, set, device)
     request = Request(files=[str(file) for file in given], format=form, keep=keep)
     run_corpus(Corpus(work, request, place, workers, force, quiet), loaded)
 

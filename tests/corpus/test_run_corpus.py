@@ -142,8 +142,13 @@ def test_inputs_that_cannot_be_read_have_their_errors_in_the_answers(form: str, 
     assert code == 2
     with pytest.warns(Note, match=r"17\.wav"), pytest.raises(UserError) as error:
         run(model, files, tmp_path / "out", format=form)
-    assert str(error.value) in said
+    assert str(error.value) == f"2 of 20 inputs could not be read. The others are in {tmp_path / 'out'}."
+    assert "2 of 20 inputs could not be read. The others are above." in said
     assert (tmp_path / "out").read_text() == plain
+    names, out = "".join(f"{file}\n" for file in files), tmp_path / "names"
+    with pytest.warns(Note, match=r"17\.wav"):
+        assert call("run", model, "--out", out, "--format", form, given=names)[0] == 2
+    assert out.read_text() == plain
     assert not (tmp_path / "out.part").exists()
 
 

@@ -21,7 +21,7 @@ from unrolled.corpus.part_file import GO_ON, Certain, PartFile
 from unrolled.corpus.progress import Progress
 from unrolled.corpus.work import Answered, Notes, Office, Part, Work, collected_notes
 from unrolled.errors import UserError, note
-from unrolled.tasks.answer_lines import check_all_read
+from unrolled.tasks.answer_lines import NotAllRead
 from unrolled.tasks.runner import Input, Request
 from unrolled.text.files import new_file
 
@@ -57,8 +57,10 @@ def run_corpus(corpus: Corpus, model: Any = None) -> None:
     if whole is not None and corpus.workers > 1:
         raise whole
     if whole is not None or not corpus.request.files or corpus.out is None:
-        with _sink(corpus) as sink:
-            _once(corpus, office, sink, whole=whole is not None)
+        with _sink(corpus) as write:
+            failed = (_as_a_whole if whole is not None else _once)(corpus, office, write)
+        if failed is not None:
+            raise failed
     else:
         _resumable(corpus, office, corpus.out)
 
@@ -84,12 +86,25 @@ def _sink(corpus: Corpus) -> Iterator[Callable[[str], object]]:
         yield file.write
 
 
-def _once(corpus: Corpus, office: Office, write: Callable[[str], object], *, whole: bool) -> None:
-    """A run that begins and ends in this call."""
-    if whole:
-        for piece in office.runner.run(corpus.request, **with_text_scorer(corpus.work.options, corpus.work.device)):
+def _as_a_whole(corpus: Corpus, office: Office, write: Callable[[str], object]) -> UserError | None:
+    """A run in one process, as without --out; the error of inputs that could not be read."""
+    options = with_text_scorer(corpus.work.options, corpus.work.device)
+    try:
+        for piece in office.runner.run(corpus.request, **options):
             write(piece)
-        return
+    except NotAllRead as error:
+        return _not_all_read(corpus, error.failed, error.total)
+    return None
+
+
+def _not_all_read(corpus: Corpus, failed: int, total: int) -> UserError | None:
+    """The error of so many inputs that could not be read, if there are any."""
+    place = "above" if corpus.out is None else f"in {corpus.out}"
+    return NotAllRead(failed, total, place) if failed else None
+
+
+def _once(corpus: Corpus, office: Office, write: Callable[[str], object]) -> UserError | None:
+    """A run that begins and ends in this call; the error of inputs that could not be read."""
     corpus, office = _seeded(corpus, office, None)
     certain, notes = Certain(), Notes({})
     if office.header:
@@ -101,7 +116,7 @@ def _once(corpus: Corpus, office: Office, write: Callable[[str], object], *, who
         progress.update(certain.inputs)
     progress.end()
     _tell(office, certain, notes)
-    check_all_read(certain.failed, certain.inputs)
+    return _not_all_read(corpus, certain.failed, certain.inputs)
 
 
 def _resumable(corpus: Corpus, office: Office, out: Path) -> None:
@@ -137,7 +152,8 @@ def _resumable(corpus: Corpus, office: Office, out: Path) -> None:
     finally:
         part.close()
     _tell(office, part.certain, notes)
-    check_all_read(part.certain.failed, part.total)
+    if (failed := _not_all_read(corpus, part.certain.failed, part.total)) is not None:
+        raise failed
 
 
 def _seeded(corpus: Corpus, office: Office, part: PartFile | None) -> tuple[Corpus, Office]:

@@ -180,6 +180,7 @@ class PartFile:
         with self.writing():
             if (self.folder / ANSWERS).exists():
                 (self.folder / ANSWERS).replace(self.out)
+                _sync(self.out.parent)
         self.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -209,3 +210,14 @@ class PartFile:
             first = remedy(error)
             fix = f"{first}, then give the same command to go on." if first else "Choose another place."
             raise UserError(f"{self.folder} could not be written: {error.strerror or error}.", fix) from None
+
+
+def _sync(folder: Path) -> None:
+    """Put the names in a folder on the disk, to survive a power cut."""
+    if os.name == "nt":  # there a folder cannot be opened
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

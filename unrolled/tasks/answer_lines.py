@@ -63,10 +63,12 @@ class AnswerLines:
         return header + _csv_row(record, self.columns)
 
 
-def check_all_read(failed: int, total: int) -> None:
+class NotAllRead(UserError):
     """The error at the end of a run in which some inputs could not be read."""
-    if failed:
-        raise UserError(f"{failed} of {total} inputs could not be read.", "The others are above.")
+
+    def __init__(self, failed: int, total: int, place: str = "above") -> None:
+        super().__init__(f"{failed} of {total} inputs could not be read.", f"The others are {place}.")
+        self.failed, self.total = failed, total
 
 
 def with_kept(kept: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:

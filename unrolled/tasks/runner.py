@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar
 from unrolled.data.readers.tables.read_table import Row
 from unrolled.data.readers.text_lines import TextLines
 from unrolled.errors import UserError
-from unrolled.tasks.answer_lines import AnswerLines, Format, check_all_read
+from unrolled.tasks.answer_lines import AnswerLines, Format, NotAllRead
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -64,7 +64,8 @@ class Runner:
         if header := self.header(options, request.format):
             yield header
         yield from self.parts(self.read(request), options, lines)
-        check_all_read(lines.failed, lines.total)
+        if lines.failed:
+            raise NotAllRead(lines.failed, lines.total)
 
     def prepared(self, options: Mapping[str, Any], format: Format) -> dict[str, Any]:
         """The options of `answers` for a format, with files read that all inputs need."""

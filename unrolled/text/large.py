@@ -102,14 +102,16 @@ def marks_of(text: LargeText) -> dict[str, Any]:
 
 def byte_of(path: Path, found: Scan, character: int) -> int:
     """The byte offset of a character, by its number."""
-    start, before = next(mark for mark in reversed(found.marks) if mark[1] <= character)
+    at = max(number for number, mark in enumerate(found.marks) if mark[1] <= character)
+    start, before = found.marks[at]
+    stop = found.marks[at + 1][0] if at + 1 < len(found.marks) else found.end
     with reading(path), path.open("rb") as file:
-        _, raw = next(_segments(file, start, found.end))
-    head = raw.decode()
+        file.seek(start)
+        head = file.read(stop - start).decode()
     # a line end of two bytes is one character
-    at = head.replace("\r\n", "\n")[: character - before]
-    place = len(at.encode())
-    return start + place + (_line_ends_before(head, len(at)) if "\r\n" in head else 0)
+    text = head.replace("\r\n", "\n")[: character - before]
+    place = len(text.encode())
+    return start + place + (_line_ends_before(head, len(text)) if "\r\n" in head else 0)
 
 
 def _line_ends_before(text: str, characters: int) -> int:

@@ -36,7 +36,7 @@ class TextLines:
 
     @cached_property
     def _start(self) -> tuple[list[str], bool]:
-        lines, size = [], 0
+        lines, size = list[str](), 0
         for line in self:
             if size > HEAD:
                 return lines, False

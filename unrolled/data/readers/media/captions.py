@@ -147,7 +147,8 @@ class PictureReader:
     """Reads pictures by their places; the file of the last one stays open."""
 
     def __init__(self) -> None:
-        self._file, self._source, self._animated = "", None, dict[str, int]()
+        self._file, self._animated = "", dict[str, int]()
+        self._source: Pictures | None = None
 
     def read(self, place: PicturePlace) -> View | UserError:
         """A picture, or the reason why it cannot be read."""
@@ -156,11 +157,12 @@ class PictureReader:
         try:
             if self._source is None or place.file != self._file:
                 self._file, self._source = place.file, _opened(place.file)[0]
-            before = self._source.animated
-            view = self._source.read(place.inside, place.file)
+            source = self._source
+            before = source.animated
+            view = source.read(place.inside, place.file)
         except UserError as error:
             return error
-        if more := self._source.animated - before:
+        if more := source.animated - before:
             self._animated[place.file] = self._animated.get(place.file, 0) + more
         return view
 
