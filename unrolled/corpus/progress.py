@@ -11,7 +11,7 @@ ON_A_TERMINAL, ELSEWHERE = 0.5, 30.0  # seconds between two lines
 
 
 @dataclass
-class Progress:
+class CorpusProgress:
     """The inputs that have their answers, of how many, and how fast they get them. `before` were there at the start."""
 
     total: int | None
@@ -39,7 +39,7 @@ class Progress:
 
     def line(self, done: int, now: float) -> str:
         """
-        >>> progress = Progress(10_000, before=1_000, clock=lambda: 0.0)
+        >>> progress = CorpusProgress(10_000, before=1_000, clock=lambda: 0.0)
         >>> progress.line(4_000, now=60.0)
         '4,000 of 10,000 answers (40 %), 50 a second, 2:00 left'
         """
