@@ -132,7 +132,7 @@ def _resumable(corpus: CorpusRun, office: Office, out: Path) -> None:
             part.counted(total, corpus.work.options.get("seed"))
         elif not part.certain.done:
             note(f"{part.folder}: goes on after {part.certain.inputs:,} of {part.total:,} answers.")
-        progress = CorpusProgress(part.total, part.certain.inputs, corpus.quiet)
+        progress = CorpusProgress(part.total, corpus.quiet)
         notes = Notes(part.certain.notes)
         try:
             if part.certain.inputs < part.total:
