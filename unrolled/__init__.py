@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from unrolled import cells, kernels, nn
-    from unrolled.api import export_onnx, load, resume, run, train
+    from unrolled.api import export_onnx, load, resume, train
     from unrolled.cells import Cell, Step, Trace
+    from unrolled.corpus.verb import run
     from unrolled.errors import UserError
     from unrolled.model import Model
     from unrolled.nn import GRU, LSTM, RNN, Recurrent
@@ -47,7 +48,7 @@ _HOMES = {
     "export_onnx": "unrolled.api",
     "load": "unrolled.api",
     "resume": "unrolled.api",
-    "run": "unrolled.api",
+    "run": "unrolled.corpus.verb",
     "train": "unrolled.api",
     "Step": "unrolled.cells",
     "Trace": "unrolled.cells",

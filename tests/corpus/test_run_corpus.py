@@ -15,6 +15,7 @@ import pyarrow.parquet
 import pytest
 
 import unrolled
+from tests import warm
 from tests.cli.test_generate import call
 from tests.corpus.warm_crew import warm_crew
 from tests.runtime.folders import STORED, folder_of
@@ -172,6 +173,16 @@ def test_an_exported_model_answers_too(texts: Path, tmp_path: Path) -> None:
     code, plain, _ = call("run", folder_of("classify"), texts, "--json")
     assert code == 0
     assert run(folder_of("classify"), texts, tmp_path / "a.jsonl").decode() == plain
+
+
+def test_an_exported_model_needs_no_torch(texts: Path, tmp_path: Path) -> None:
+    folder, out = folder_of("classify"), tmp_path / "a.txt"
+    code = (
+        "import sys; sys.modules['torch'] = None; import unrolled; "
+        f"unrolled.run({str(folder)!r}, {str(texts)!r}, out={str(out)!r})"
+    )
+    assert warm.python("-c", code).returncode == 0
+    assert len(out.read_text().splitlines()) == 50
 
 
 @pytest.mark.filterwarnings("ignore::unrolled.errors.Note")
