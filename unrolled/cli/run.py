@@ -67,7 +67,7 @@ def run(
     from unrolled.tasks import Request
 
     form = _format(format, as_json, answers.out)
-    loaded = load_either(model, own, device).read_as(overrides)
+    loaded = load_either(model, own, device, mapped=answers.workers > 1).read_as(overrides)
     options = chosen_options("run", loaded.task, values)
     if hasattr(loaded.task, "check"):  # of an exported model, which lacks some
         loaded.task.check(options)
