@@ -228,7 +228,8 @@ def stop_at(patch: pytest.MonkeyPatch, number: int) -> list[str]:
     for name in ("_begin", "_write", "append", "_cut"):
         watched(PartFile, name)
     watched(Path, "replace")
-    watched(shutil, "rmtree")
+    watched(Path, "unlink")
+    watched(Path, "rmdir")
     watched(Alone, "submit")
     return events
 

@@ -78,6 +78,7 @@ class Campaign:
 
     def killed_run(self, kills: int) -> None:
         out, log = self.work / f"killed{self.ending}", self.work / "log.txt"
+        part = out.with_name(f"{out.name}.part")
         for _ in range(kills):
             work, delay = self.step(out), None
             if self.workers > 1:
@@ -87,7 +88,8 @@ class Campaign:
             else:
                 work = watched(out, work, last=self.chance.randint(1, self.operations))
             code = in_a_process(work, delay, log)
-            if code == 0:
+            if code == 0 or (out.exists() and not part.exists()):  # it was over
+                self.tally.kills += code == -signal.SIGKILL
                 break
             said = log.read_text()
             if code == -signal.SIGKILL:
@@ -99,7 +101,6 @@ class Campaign:
         if not out.exists() and in_a_process(self.step(out), None, log):
             self.tally.faults.append(log.read_text()[-2000:])
         self.tally.runs += 1
-        part = out.with_name(f"{out.name}.part")
         if out.exists() and part.exists():  # killed while the folder was removed: the same command removes it
             in_a_process(self.step(out), None, log)
         if not out.exists() or out.read_bytes() != self.expected or part.exists():

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -49,6 +48,7 @@ class PartFile:
         self._recorded = 0.0
         self._answers: Any = None
         self._lock: Any = None
+        self._taken = False  # the lock is held
 
     @classmethod
     def opened(cls, out: Path, identity: Mapping[str, Any], *, force: bool) -> Self:
@@ -95,7 +95,7 @@ class PartFile:
 
     def _take(self) -> None:
         """Hold the lock, which ends with the process."""
-        self._lock = (self.folder / LOCK).open("w")
+        self._lock, self._taken = (self.folder / LOCK).open("w"), True
         try:
             import fcntl
         except ModuleNotFoundError:  # Windows
@@ -103,20 +103,22 @@ class PartFile:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
+            self._taken = False
             raise UserError(
                 f"Another process writes {self.folder}.", "Wait for it, or choose another name for --out."
             ) from None
 
     def _goes_on(self, identity: Mapping[str, Any], *, force: bool) -> bool:
         """True if the folder is of this run; False if it may begin again."""
-        try:
-            job, progress = (parsed((self.folder / name).read_bytes()) for name in (JOB, PROGRESS))
-            certain = Certain(**progress)
-            whole = job["format"] == FORMAT and isinstance(job["identity"], dict)
-            answers = self.folder / ANSWERS
-            whole = whole and (certain.done or answers.stat().st_size >= certain.bytes)
-        except FileNotFoundError:  # it was stopped before the first record
+        if not (self.folder / JOB).exists():  # it was stopped before the first record, or after all
             return False
+        answers, progress = self.folder / ANSWERS, self.folder / PROGRESS
+        try:
+            job = parsed((self.folder / JOB).read_bytes())
+            whole = job["format"] == FORMAT and isinstance(job["identity"], dict)
+            over = not progress.exists() and not answers.exists()  # it was stopped while it removed the folder
+            certain = Certain(job["total"], done=True) if over else Certain(**parsed(progress.read_bytes()))
+            whole = whole and (certain.done or answers.stat().st_size >= certain.bytes)
         except (OSError, ValueError, KeyError, TypeError):
             whole = False
         if not whole:
@@ -182,16 +184,24 @@ class PartFile:
                 (self.folder / ANSWERS).replace(self.out)
                 _sync(self.out.parent)
         self.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._remove()
+
+    def _remove(self) -> None:
+        """Remove the folder; what tells that the run is over goes last."""
+        with suppress(OSError):  # the answers are in their place
+            for name in (*(OURS - {PROGRESS, JOB}), PROGRESS, JOB):
+                (self.folder / name).unlink(missing_ok=True)
+            self.folder.rmdir()
 
     def close(self) -> None:
         """Let the next process go on; what it could not go on from is removed."""
-        if self._answers is not None and not (self.folder / JOB).exists():
-            shutil.rmtree(self.folder, ignore_errors=True)
         for file in (self._answers, self._lock):
             if file is not None:
                 with suppress(OSError):  # what is not certain may be lost
                     file.close()
+        if self._taken and not (self.folder / JOB).exists():
+            self._remove()
+        self._taken = False
 
     def _write(self, name: str, content: Mapping[str, Any]) -> None:
         beside = self.folder / f"{name}.new"
