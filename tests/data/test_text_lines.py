@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import random
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -120,3 +121,23 @@ def test_a_note_tells_repeated_headers(tmp_path: Path) -> None:
     path.write_text("label,text\ngood,one\nlabel,text\nbad,two\nlabel,text\n")
     with pytest.warns(Note, match=r"a\.csv:3 repeats the header: 2 such rows are left out\."):
         assert [row.values for row in read_text_column(path, None, "text", 2)] == [("one",), ("two",)]
+
+
+@pytest.mark.parametrize("ending", [".tsv", ".csv", ".jsonl", ".txt"])
+def test_the_memory_does_not_grow_with_the_file(ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_lines, "HEAD", 1 << 12)
+    separator, path = "," if ending == ".csv" else "\t", tmp_path / f"a{ending}"
+    rows = (f"good{separator}the text of row {number}, with some words" for number in range(8_000))
+    if ending == ".jsonl":
+        rows = (f'{{"text": "the text of row {number}, with some words"}}' for number in range(8_000))
+    if ending == ".csv":
+        rows = (f'good,"the text of row {number}, with some words"' for number in range(8_000))
+    path.write_text(("label,text\n" if ending == ".csv" else "") + "".join(f"{row}\n" for row in rows))
+    tracemalloc.start()
+    try:
+        number = sum(1 for _ in read_text_column(path, None, "text", 2, beside=["label"]))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert number == 8_000
+    assert peak < path.stat().st_size / 2
