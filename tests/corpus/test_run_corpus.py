@@ -249,7 +249,10 @@ def test_stopped_at_any_step_it_goes_on_to_the_same_bytes(tmp_path: Path) -> Non
                 break  # there are no more events
             except Stopped:
                 pass
-        if not (out.exists() and not (tmp_path / "out.csv.part").exists()):
+        if out.exists() and not (tmp_path / "out.csv.part" / "job.json").exists():  # all was done
+            assert "exists already" in refused(model, file, out)
+            assert not (tmp_path / "out.csv.part").exists()
+        else:
             assert run(model, file, out) == undisturbed, events[-1]
         assert out.read_bytes() == undisturbed, events[-1]
     assert number > 40
