@@ -156,7 +156,10 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=Path(__file__).parent / "results" / "corpus.json")
     asked = parser.parse_args()
     found = json.loads(asked.json.read_text()) if asked.json.exists() else {}
-    found["machine"], found["command"] = machine(), " ".join(Path(word).name if "/" in word else word for word in sys.argv)
+    found["machine"], found["command"] = (
+        machine(),
+        " ".join(Path(word).name if "/" in word else word for word in sys.argv),
+    )
     for task, given, lines, options in (
         ("classify", asked.classify, asked.lines, []),
         ("translate", asked.translate, asked.sources, ["--max-tokens", "30"]),

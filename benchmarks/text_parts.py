@@ -89,7 +89,11 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--json", type=Path, default=Path(__file__).parent / "results" / "text_parts.json")
     asked = parser.parse_args()
-    found: dict[str, Any] = {"machine": machine(), "command": " ".join(Path(word).name if "/" in word else word for word in sys.argv), "load": os.getloadavg()[0]}
+    found: dict[str, Any] = {
+        "machine": machine(),
+        "command": " ".join(Path(word).name if "/" in word else word for word in sys.argv),
+        "load": os.getloadavg()[0],
+    }
     ways = (1, asked.workers)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
