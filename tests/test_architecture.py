@@ -36,6 +36,7 @@ ORDER = [
     "export",
     "jobs",
     "sweeps",
+    "corpus",
     "serve",
     "api",
     "sklearn",

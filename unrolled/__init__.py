@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from unrolled import cells, kernels, nn
     from unrolled.api import export_onnx, load, resume, sweep, train
     from unrolled.cells import Cell, Step, Trace
+    from unrolled.corpus.verb import run
     from unrolled.errors import UserError
     from unrolled.model import Model
     from unrolled.nn import GRU, LSTM, RNN, Recurrent
@@ -40,6 +41,7 @@ __all__ = [
     "log",
     "nn",
     "resume",
+    "run",
     "sweep",
     "train",
     "uniform",
@@ -52,6 +54,7 @@ _HOMES = {
     "export_onnx": "unrolled.api",
     "load": "unrolled.api",
     "resume": "unrolled.api",
+    "run": "unrolled.corpus.verb",
     "sweep": "unrolled.api",
     "train": "unrolled.api",
     **dict.fromkeys(("choice", "integer", "log", "uniform"), "unrolled.sweeps"),

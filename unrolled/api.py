@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unrolled.config import changes_of
+from unrolled.corpus.verb import run
 from unrolled.data.memory.held import given
 from unrolled.errors import UserError
 from unrolled.jobs import DryRun, TrainingJob, configure, dry_run, find_target, load_model, restarted_run, resume_run
 from unrolled.model import Model
-from unrolled.search import NGram, TextScorer
 from unrolled.see import length_figure
 from unrolled.see.figures.lengths import check_picture
 from unrolled.tasks import Task
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from unrolled.export.job import Exported
     from unrolled.sweeps import Sweep
 
-__all__ = ["check", "compare", "configure", "export_onnx", "load", "resume", "sweep", "train"]
+__all__ = ["check", "compare", "configure", "export_onnx", "load", "resume", "run", "sweep", "train"]
 
 
 def load(path: str | Path, *, task: Task | None = None, device: str = "cpu") -> Model:
@@ -31,15 +31,6 @@ def load(path: str | Path, *, task: Task | None = None, device: str = "cpu") -> 
     No code is ever loaded from the file: a task of your own is given as `task`.
     """
     return load_model(path, task=task, device=device)
-
-
-def text_scorer(path: str | Path, *, device: str = "cpu") -> TextScorer:
-    """A model that gives texts their log-probabilities: an n-gram model (.arpa, .arpa.gz), or one of `generate`."""
-    if str(path).endswith((".arpa", ".arpa.gz")):
-        return NGram.load(path)
-    model = load(path, device=device)
-    model.log_prob([""])  # a model of another task says so
-    return model
 
 
 def train(

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
+#include <stdexcept>
 
 #include "ngram/arpa.h"
 
@@ -18,14 +20,14 @@ float number(uint32_t bits) { return std::bit_cast<float>(bits); }
 
 }  // namespace
 
-KneserNey::KneserNey(int order, std::vector<uint32_t> prune, size_t memory, std::string folder)
-    : order_(order), prune_(std::move(prune)), memory_(memory), folder_(std::move(folder)), by_context_(order + 1),
+KneserNey::KneserNey(int order, std::vector<uint32_t> prune, size_t memory, std::string folder, int threads)
+    : order_(order), prune_(std::move(prune)), memory_(memory), folder_(std::move(folder)), threads_(threads), by_context_(order + 1),
       discounted_(order + 1), left_(order + 1), finished_(order + 1),
       counts_of_counts_(order + 1, std::vector<uint64_t>(6)), heads_(order + 2), left_heads_(order + 1) {
   if (order < 1 || order > NGramModel::kMostOrder || prune_.size() != static_cast<size_t>(order))
     throw std::invalid_argument("an order from 1 to 255, and a threshold for each");
   for (const char* special : {"<unk>", "<s>", "</s>"}) words_.add(special);
-  counted_ = std::make_unique<Sorter>(order + 1, order, true, memory_ / 2, folder_);
+  counted_ = std::make_unique<Sorter>(order + 1, order, true, memory_ / 2, folder_, threads_);
 }
 
 // What sorting one order may take: a quarter of the memory for the highest, another for all others. Two such sorts of
@@ -50,7 +52,7 @@ void KneserNey::read(std::string_view line) {
 void KneserNey::count(const std::vector<uint32_t>& sentence) {
   ++sentences_;
   tokens_ += sentence.size();
-  if (tokens_ + sentences_ > kMostWords) throw ArpaError(lines_.number(), "There are more than 2,147,483,647 words.", "Use less text.");
+  check_size();
   longest_ = std::max(longest_, static_cast<uint32_t>(sentence.size()));
   std::vector<uint32_t> record(order_ + 1, kBegin);
   record[order_] = 1;
@@ -61,9 +63,71 @@ void KneserNey::count(const std::vector<uint32_t>& sentence) {
   }
 }
 
+void KneserNey::check_size() const {
+  if (tokens_ + sentences_ > kMostWords)
+    throw ArpaError(lines_.number(), "There are more than 2,147,483,647 words.", "Use less text.");
+}
+
+std::string KneserNey::shard_words() {
+  lines_.finish([this](std::string_view line) { read(line); });
+  std::string text;
+  for (uint32_t word = kEnd + 1; word < words_.size(); ++word) {
+    text += words_[word];
+    text += '\n';
+  }
+  return text;
+}
+
+std::string KneserNey::next_counts() {
+  std::string bytes;
+  const size_t size = (order_ + 1) * sizeof(uint32_t);
+  while (bytes.size() + size <= kPiece) {
+    const uint32_t* record = counted_->next();
+    if (!record) break;
+    bytes.append(reinterpret_cast<const char*>(record), size);
+  }
+  return bytes;
+}
+
+void KneserNey::begin_shard(std::string_view words, uint64_t sentences, uint64_t tokens, uint32_t longest) {
+  if (sentences > kMostWords || tokens > kMostWords) throw std::invalid_argument("the counts of more words than there may be");
+  sentences_ += sentences;
+  tokens_ += tokens;
+  check_size();
+  longest_ = std::max(longest_, longest);
+  added_ = 0;
+  numbers_.assign({0, kBegin, kEnd});
+  while (!words.empty()) {
+    const size_t end = words.find('\n');
+    const std::string_view word = words.substr(0, end);
+    if (end == std::string_view::npos || word.empty() || std::any_of(word.begin(), word.end(), is_blank))
+      throw std::invalid_argument("a list of words");
+    numbers_.push_back(words_.add(word));
+    if (numbers_.back() <= kEnd) throw std::invalid_argument("a list of words without the special ones");
+    words.remove_prefix(end + 1);
+  }
+}
+
+void KneserNey::add_counts(std::string_view records) {
+  const size_t size = (order_ + 1) * sizeof(uint32_t);
+  if (records.size() % size != 0) throw std::invalid_argument("whole records");
+  std::vector<uint32_t> record(order_ + 1);
+  for (; !records.empty(); records.remove_prefix(size)) {
+    std::memcpy(record.data(), records.data(), size);
+    added_ += record[order_];
+    bool right = record[order_] > 0 && added_ <= kMostWords && record[0] != kBegin;
+    for (int k = 0; k < order_; ++k) {  // nothing but <s> stands before <s>, and </s> is the last
+      right = right && record[k] < numbers_.size() && (k == 0 || (record[k] != kEnd && (record[k - 1] != kBegin || record[k] == kBegin)));
+      if (right) record[k] = numbers_[record[k]];
+    }
+    if (!right) throw std::invalid_argument("n-grams of the words");
+    counted_->add(record.data());
+  }
+}
+
 std::vector<std::vector<uint64_t>> KneserNey::adjust() {
   lines_.finish([this](std::string_view line) { read(line); });
-  for (int k = 2; k <= order_; ++k) by_context_[k] = std::make_unique<Sorter>(k + 1, k, false, share(k), folder_);
+  for (int k = 2; k <= order_; ++k) by_context_[k] = std::make_unique<Sorter>(k + 1, k, false, share(k), folder_, threads_);
   unigrams_.assign(words_.size(), 0);
   // Of the n-grams that the last one counted ends in, those that may go on: their words are the first of `last`.
   std::vector<uint32_t> last(order_, kBegin), adjusted(order_ + 1), actual(order_ + 1);
@@ -139,7 +203,7 @@ void KneserNey::discount_unigrams(const std::vector<double>& discounts) {
 void KneserNey::discount(int length, const std::vector<double>& discounts) {
   Sorter& from = *by_context_[length];
   const int contexts = length - 1;
-  discounted_[length] = std::make_unique<Sorter>(length + 2, length, false, share(length), folder_);
+  discounted_[length] = std::make_unique<Sorter>(length + 2, length, false, share(length), folder_, threads_);
   left_[contexts] = std::make_unique<Spool>(contexts + 1, share(contexts) / 2, folder_);
   std::vector<uint32_t> context(contexts + 1), record(length + 2);
   std::vector<std::pair<uint32_t, uint32_t>> group;  // last word, count

@@ -78,7 +78,7 @@ def configs(book: Path, folder: Path, tmp: Path) -> Mistakes:
             [*train, book, "--set", "data.train=other.txt"],
             "--train and --set data.train are the same thing. Give one of the two.",
         ),
-        "another task's option": ([*train, book, "--images", tmp], "--images is not for generate. Leave it out."),
+        "another task's option": ([*train, book, "--images", tmp], "--images is not for generate. It takes --workers."),
         "a config that is there": (["new", "generate", book], f"{book} exists. Choose another name."),
         "no GPU": (
             [*train, book, "--device", "cuda"],

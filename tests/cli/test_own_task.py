@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_generate import call
+from tests.corpus.warm_crew import warm_crew
+from unrolled.corpus import job
 
 TASK = """
 from typing import Any, ClassVar, Literal
@@ -87,6 +89,18 @@ def test_its_options_work_in_train_run_and_eval(trained: Path, place: Path, task
     assert code == 0
     assert "--bracket" in out
     assert "--bracket" not in call("run", "--help")[1]
+
+
+def test_two_workers_answer_a_file(trained: Path, place: Path, task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "texts.txt").write_text("".join(f"text {number}\n" for number in range(30)))
+    monkeypatch.setattr(job, "PART", 8)
+    words = ("run", trained, place / "texts.txt", "--task", task, "--bracket", "*")
+    code, plain, _ = call(*words)
+    assert code == 0
+    with warm_crew(monkeypatch):
+        code, _, said = call(*words, "--out", place / "answers.txt", "--workers", "2")
+    assert code == 0, said
+    assert (place / "answers.txt").read_text() == plain
 
 
 def test_it_goes_on_and_is_described(trained: Path, place: Path, task: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,8 @@ class Graph:
             )
         options = runtime.SessionOptions()
         options.log_severity_level = QUIET
+        if (threads := os.environ.get("OMP_NUM_THREADS", "")).isdecimal():  # onnxruntime itself does not read it
+            options.intra_op_num_threads = int(threads)
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # waiting threads sleep
         try:
             return runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
