@@ -64,7 +64,7 @@ def train(
     """
     task = target if isinstance(target, Task) else task
     if (begun := restarted_run()) is not None:
-        return resume_run(begun, [], {}, task=task, quiet=quiet)
+        return resume_run(begun, [], {}, task=task, quiet=quiet, callbacks=callbacks)
     extra = {f"data.{key}": str(value) for key, value in _files(train=train, valid=valid).items()}
     overrides, changes = changes_of(set)
     config = configure(target, overrides, {**extra, **changes}, task=task)

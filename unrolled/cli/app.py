@@ -21,7 +21,7 @@ from unrolled.cli.export import export
 from unrolled.cli.inspect import inspect
 from unrolled.cli.lm import lm
 from unrolled.cli.options import with_options
-from unrolled.cli.ranks import is_alone, is_first
+from unrolled.cli.ranks import is_alone, is_first, tell_torchrun
 from unrolled.cli.reproduce import reproduce
 from unrolled.cli.run import run
 from unrolled.cli.serve import serve
@@ -144,6 +144,7 @@ def main() -> None:
     except UserError as error:
         if is_alone() or _may_speak(error):
             typer.echo(f"unrolled: {error}", err=True)
+            tell_torchrun(f"unrolled: {error}")
         sys.exit(2)
     except ModuleNotFoundError as error:
         if error.name != "torch":
