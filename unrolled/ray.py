@@ -98,7 +98,9 @@ class Predictor:
         """The record of each input."""
         runner: Any = self.model.runner
         if wrong := next((one for one in texts if not isinstance(one, str)), None):
-            raise UserError(f"column {self.column!r} holds {wrong!r}, which is no text.", "Expected texts or paths.")
+            raise UserError(
+                f"Column {self.column!r} holds {wrong!r}, which is no text.", "Expected texts or paths of files."
+            )
         if runner.reads_files:
             texts = [str(self.folder / text) for text in texts]
         inputs = [one.value for one in runner.read(Request(texts=texts))]

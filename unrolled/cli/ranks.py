@@ -17,6 +17,15 @@ def is_first() -> bool:
     return is_alone() or os.environ.get("RANK", "0") == "0"
 
 
+def may_speak() -> bool:
+    """True of one process alone, which tells the user about an error: the first that has one."""
+    if is_alone():
+        return True
+    from unrolled.training import meeting  # it needs torch
+
+    return meeting.may_speak()
+
+
 def tell_torchrun(message: str) -> None:
     """Write the error where torchrun looks for it, so that its own last lines name it too."""
     file = os.environ.get("TORCHELASTIC_ERROR_FILE")

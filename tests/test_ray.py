@@ -1,0 +1,147 @@
+"""`unrolled.ray`: answers on Ray are those of `unrolled run`, also where a node of three is killed midway."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import unrolled.ray
+from tests.tasks.recognition import words, write_recordings
+from unrolled.errors import UserError
+from unrolled.model import Model
+from unrolled.tasks import Request
+
+Runs, Models = Callable[[str], Path], Callable[[str], Model]
+SLOW = pytest.mark.skipif("UNROLLED_SLOW" not in os.environ, reason="slow: UNROLLED_SLOW=1 runs it where ray is")
+TEXTS = [f"{'one fine' if number % 3 else 'two bad'} three {'one ' * (number % 7)}two" for number in range(240)]
+
+
+class HereDataset:
+    """A dataset without Ray: `map_batches` works at once, in this process."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+
+    def columns(self) -> list[str]:
+        names: list[str] = self.table.column_names
+        return names
+
+    def map_batches(self, kind: Any, **settings: Any) -> HereDataset:
+        actor = kind(*settings["fn_constructor_args"], **settings["fn_constructor_kwargs"])
+        size = settings["batch_size"]
+        parts = [actor(self.table.slice(start, size)) for start in range(0, self.table.num_rows, size)]
+        return HereDataset(pa.concat_tables(parts))
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = SimpleNamespace(put=lambda one: one, get=lambda one: one, cluster_resources=lambda: {"CPU": 4.0})
+    monkeypatch.setattr(unrolled.ray, "_ray", lambda: package)
+
+
+def answered(model: Model, texts: list[str], **options: Any) -> list[dict[str, str]]:
+    """The rows of `unrolled run --format csv`."""
+    lines = model.runner.run(Request(texts=texts, format="csv"), **options)
+    return list(csv.DictReader(io.StringIO("".join(lines))))
+
+
+def as_csv(table: pa.Table) -> list[dict[str, str]]:
+    return [{name: "" if value is None else str(value) for name, value in row.items()} for row in table.to_pylist()]
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("kind", ["classify", "generate", "translate", "tag"])
+def test_the_columns_are_those_of_run(kind: str, model_of: Models, run_of: Runs) -> None:
+    options = {"generate": {"max_tokens": 5, "temperature": 0.0}, "translate": {"beam": 2}}.get(kind, {})
+    given = HereDataset(pa.table({"number": [*range(9)], "text": TEXTS[:9], "label": [*"abcabcabc"]}))
+    found: Any = unrolled.ray.predict(given, run_of(kind), column="text", options=options, batch_size=4)  # type: ignore[arg-type]
+    rows = as_csv(found.table)
+    assert [row.pop("number") for row in rows] == [str(number) for number in range(9)]
+    kept = "given_label" if kind == "classify" else "label"
+    assert "".join(row.pop(kept) for row in rows) == "abcabcabc"
+    assert rows == answered(model_of(kind), TEXTS[:9], **options)
+
+
+@pytest.mark.usefixtures("here")
+def test_a_recording_that_cannot_be_read_is_an_error_of_its_row(
+    run_of: Runs, model_of: Models, tmp_path: Path
+) -> None:
+    manifest = write_recordings(tmp_path, words(3))
+    names = [line.split("\t")[0] for line in manifest.read_text().splitlines()]
+    (tmp_path / names[1]).write_bytes(b"no sound")
+    given = HereDataset(pa.table({"audio": names, "said": words(3)}))
+    found: Any = unrolled.ray.predict(given, model_of("recognize"), column="audio", folder=tmp_path)  # type: ignore[arg-type]
+    rows = found.table.to_pylist()
+    assert "is not" in rows[1]["error"] or "cannot" in rows[1]["error"]
+    assert [row["error"] for row in rows][::2] == [None, None]
+    good = answered(model_of("recognize"), [str(tmp_path / name) for name in names[::2]])
+    assert [row["text"] for row in rows[::2]] == [row["text"] for row in good]
+
+
+def refused(problem: str, *given: Any, **settings: Any) -> None:
+    with pytest.raises(UserError) as error:
+        unrolled.ray.predict(*given, **settings)
+    assert str(error.value) == problem
+
+
+@pytest.mark.usefixtures("here")
+def test_mistakes_are_told_before_anything_is_computed(run_of: Runs) -> None:
+    table, model = HereDataset(pa.table({"id": [1], "text": ["one"]})), run_of("classify")
+    refused("The data has 2 columns: id, text. Say which one has the inputs: column=...", table, model)
+    refused("Unknown column 'txt'. Did you mean 'text'? Choices: id, text.", table, model, column="txt")
+    with pytest.raises(UserError, match="Unknown predict option 'beem'"):
+        unrolled.ray.predict(table, model, column="text", options={"beem": 3})  # type: ignore[arg-type]
+    refused(
+        "Column 'id' holds 1, which is no text. Expected texts or paths of files.", table, model, column="id"
+    )  # of an actor
+    refused(
+        "A forecast needs the rows of its series in order. Use `unrolled run` for each series.",
+        table,
+        run_of("forecast"),
+    )
+
+
+def test_without_ray(run_of: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    fix = "Install it: pip install 'unrolled[ray]'"
+    refused(f"ray is not installed. {fix}", None, run_of("classify"))
+
+
+@SLOW
+@pytest.mark.parametrize("kind", ["text", "parquet", "manifest"])
+def test_a_cluster_that_loses_one_of_three_nodes_gives_the_same(
+    kind: str, run_of: Runs, model_of: Models, tmp_path: Path
+) -> None:
+    pytest.importorskip("ray", reason="it needs ray: pip install '.[ray]'")
+    from tests.ray_cluster import answers_of_a_cluster
+
+    folder = None
+    if kind == "text":
+        (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n")
+        inputs, task, column = TEXTS, "classify", "text"
+    elif kind == "parquet":
+        pa.parquet.write_table(pa.table({"number": [*range(len(TEXTS))], "text": TEXTS}), tmp_path / "texts.parquet")
+        inputs, task, column = TEXTS, "translate", "text"
+    else:
+        manifest = write_recordings(tmp_path, words(40))
+        folder, task, column = tmp_path, "recognize", "audio"
+        inputs = [str(tmp_path / line.split("\t")[0]) for line in manifest.read_text().splitlines()]
+    found, killed = answers_of_a_cluster(kind, tmp_path, run_of(task), column, folder)
+    assert killed
+    expected = answered(model_of(task), inputs)
+    key = next(iter(expected[0]))
+    by_input = {row[key]: row for row in found}
+    assert len(found) == len(expected)
+    for row in expected:
+        assert {name: by_input[row[key]][name] for name in row if name != "error"} == {
+            name: value for name, value in row.items() if name != "error"
+        }
