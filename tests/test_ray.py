@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from unrolled.tasks import Request
 
 Runs, Models = Callable[[str], Path], Callable[[str], Model]
 SLOW = pytest.mark.skipif("UNROLLED_SLOW" not in os.environ, reason="slow: UNROLLED_SLOW=1 runs it where ray is")
-TEXTS = [f"{'one fine' if number % 3 else 'two bad'} three {'one ' * (number % 7)}two" for number in range(240)]
+TEXTS = [f"{'one fine' if number % 3 else 'two bad'} three {'one ' * (number % 7)}two" for number in range(1200)]
 
 
 class HereDataset:
@@ -45,36 +44,38 @@ class HereDataset:
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     package = SimpleNamespace(put=lambda one: one, get=lambda one: one, cluster_resources=lambda: {"CPU": 4.0})
+    package.data = SimpleNamespace(ActorPoolStrategy=lambda min_size, max_size: (min_size, max_size))
     monkeypatch.setattr(unrolled.ray, "_ray", lambda: package)
 
 
-def answered(model: Model, texts: list[str], **options: Any) -> list[dict[str, str]]:
-    """The rows of `unrolled run --format csv`."""
-    lines = model.runner.run(Request(texts=texts, format="csv"), **options)
-    return list(csv.DictReader(io.StringIO("".join(lines))))
+def answered(model: Model, texts: list[str], **options: Any) -> list[dict[str, Any]]:
+    """The records of `unrolled run --json`."""
+    return [json.loads(line) for line in model.runner.run(Request(texts=texts, format="jsonl"), **options)]
 
 
-def as_csv(table: pa.Table) -> list[dict[str, str]]:
-    return [{name: "" if value is None else str(value) for name, value in row.items()} for row in table.to_pylist()]
+def records(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with their lists and dictionaries."""
+    return [
+        {name: json.loads(one) if str(one)[:1] in "[{" and str(one) else one for name, one in row.items()}
+        for row in rows
+    ]
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("kind", ["classify", "generate", "translate", "tag"])
+@pytest.mark.parametrize("kind", ["classify", "generate-lstm", "translate-luong", "tag-crf"])
 def test_the_columns_are_those_of_run(kind: str, model_of: Models, run_of: Runs) -> None:
-    options = {"generate": {"max_tokens": 5, "temperature": 0.0}, "translate": {"beam": 2}}.get(kind, {})
+    options = {"generate-lstm": {"max_tokens": 5, "temperature": 0.0}, "translate-luong": {"beam": 2}}.get(kind, {})
     given = HereDataset(pa.table({"number": [*range(9)], "text": TEXTS[:9], "label": [*"abcabcabc"]}))
     found: Any = unrolled.ray.predict(given, run_of(kind), column="text", options=options, batch_size=4)  # type: ignore[arg-type]
-    rows = as_csv(found.table)
-    assert [row.pop("number") for row in rows] == [str(number) for number in range(9)]
+    rows = records(found.table.to_pylist())
+    assert [row.pop("number") for row in rows] == [*range(9)]
     kept = "given_label" if kind == "classify" else "label"
     assert "".join(row.pop(kept) for row in rows) == "abcabcabc"
     assert rows == answered(model_of(kind), TEXTS[:9], **options)
 
 
 @pytest.mark.usefixtures("here")
-def test_a_recording_that_cannot_be_read_is_an_error_of_its_row(
-    run_of: Runs, model_of: Models, tmp_path: Path
-) -> None:
+def test_a_recording_that_cannot_be_read_is_an_error_of_its_row(run_of: Runs, model_of: Models, tmp_path: Path) -> None:
     manifest = write_recordings(tmp_path, words(3))
     names = [line.split("\t")[0] for line in manifest.read_text().splitlines()]
     (tmp_path / names[1]).write_bytes(b"no sound")
@@ -130,18 +131,16 @@ def test_a_cluster_that_loses_one_of_three_nodes_gives_the_same(
         inputs, task, column = TEXTS, "classify", "text"
     elif kind == "parquet":
         pa.parquet.write_table(pa.table({"number": [*range(len(TEXTS))], "text": TEXTS}), tmp_path / "texts.parquet")
-        inputs, task, column = TEXTS, "translate", "text"
+        inputs, task, column = TEXTS, "translate-luong", "text"
     else:
-        manifest = write_recordings(tmp_path, words(40))
+        manifest = write_recordings(tmp_path, words(60))
         folder, task, column = tmp_path, "recognize", "audio"
         inputs = [str(tmp_path / line.split("\t")[0]) for line in manifest.read_text().splitlines()]
     found, killed = answers_of_a_cluster(kind, tmp_path, run_of(task), column, folder)
     assert killed
-    expected = answered(model_of(task), inputs)
-    key = next(iter(expected[0]))
-    by_input = {row[key]: row for row in found}
-    assert len(found) == len(expected)
-    for row in expected:
-        assert {name: by_input[row[key]][name] for name in row if name != "error"} == {
-            name: value for name, value in row.items() if name != "error"
-        }
+    expected = {next(iter(row.values())): row for row in answered(model_of(task), inputs)}
+    found = records(found)
+    assert len(found) == len(inputs)
+    for row in found:
+        wanted = expected[row["source" if task == "translate-luong" else "input"]]
+        assert {name: row[name] for name in wanted} == wanted

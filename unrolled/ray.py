@@ -35,7 +35,7 @@ def predict(
     num_gpus: float = 0,
     batch_size: int | None = None,
 ) -> Dataset:
-    """The rows of a Ray dataset with a model's answers, as `unrolled run --format csv --keep …` gives them.
+    """The rows of a Ray dataset with a model's answers: the keys of `unrolled run --json` as columns.
 
     `column` has the inputs: texts, or paths of recordings or pictures, which begin in `folder` unless they are
     absolute. A dataset of one column needs no name. The other columns are kept. `options` are those of `model.predict`.
@@ -53,13 +53,14 @@ def predict(
     own = None if loaded.task.name in TASKS else loaded.task
     given = (ray.put(_content(model)), own, place, str(folder or ""), dict(options or {}))
     runner: Any = loaded.runner
+    least, most = actors if isinstance(actors, tuple) else (actors or 1, actors or _room(ray, num_cpus, num_gpus))
     found: Dataset = dataset.map_batches(
         Predictor,
         fn_constructor_args=given,
         fn_constructor_kwargs={"device": "cuda" if num_gpus else "cpu", "threads": max(1, int(num_cpus))},
         batch_format="pyarrow",
         batch_size=batch_size or runner.at_once,
-        concurrency=actors or (1, _room(ray, num_cpus, num_gpus)),
+        compute=ray.data.ActorPoolStrategy(min_size=least, max_size=most),
         num_cpus=num_cpus,
         num_gpus=num_gpus or None,
     )
@@ -94,23 +95,31 @@ class Predictor:
         names = [f"given_{name}" if name in found else name for name in kept.column_names]
         return pa.table({**dict(zip(names, kept.columns, strict=True)), **found})
 
-    def _records(self, texts: Sequence[Any]) -> list[dict[str, Any]]:
-        """The record of each input."""
-        runner: Any = self.model.runner
-        if wrong := next((one for one in texts if not isinstance(one, str)), None):
+    def _records(self, inputs: Sequence[Any]) -> list[dict[str, Any]]:
+        """What `unrolled run --json` writes for each input."""
+        if wrong := next((one for one in inputs if not isinstance(one, str)), None):
             raise UserError(
                 f"Column {self.column!r} holds {wrong!r}, which is no text.", "Expected texts or paths of files."
             )
-        if runner.reads_files:
-            texts = [str(self.folder / text) for text in texts]
-        inputs = [one.value for one in runner.read(Request(texts=texts))]
-        if len(inputs) != len(texts):
-            raise UserError(f"{len(texts)} rows are {len(inputs)} inputs.", "Give the path of one file in each row.")
-        answers = runner.answers(inputs, self.options)
-        return [
-            {"input": text, "error": str(answer)} if isinstance(answer, UserError) else runner.record(one, answer)
-            for text, one, answer in zip(texts, inputs, answers, strict=True)
-        ]
+        texts = [str(self.folder / text) for text in inputs] if self.model.runner.reads_files else list(inputs)
+        records = self._answers(texts)
+        if len(records) != len(texts):
+            raise UserError(f"{len(texts)} rows are {len(records)} inputs.", "Give the path of one file in each row.")
+        return records
+
+    def _answers(self, texts: list[str]) -> list[dict[str, Any]]:
+        """The records of texts; those of files that could not be read say so."""
+        found = []
+        try:
+            for line in self.model.runner.run(Request(texts=texts, format="jsonl"), **self.options):
+                found.append(json.loads(line))
+        except UserError as error:
+            if not self.model.runner.reads_files:
+                raise
+            if not found and len(texts) > 1:  # not one of them could be read
+                return [record for text in texts for record in self._answers([text])]
+            return found or [{"input": texts[0], "error": str(error)}]
+        return found
 
 
 def answer_columns(records: Sequence[Mapping[str, Any]]) -> dict[str, pa.Array]:
