@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 import unrolled.ray
 from tests.tasks.recognition import words, write_recordings
@@ -130,7 +131,7 @@ def test_a_cluster_that_loses_one_of_three_nodes_gives_the_same(
         (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n")
         inputs, task, column = TEXTS, "classify", "text"
     elif kind == "parquet":
-        pa.parquet.write_table(pa.table({"number": [*range(len(TEXTS))], "text": TEXTS}), tmp_path / "texts.parquet")
+        parquet.write_table(pa.table({"number": [*range(len(TEXTS))], "text": TEXTS}), tmp_path / "texts.parquet")
         inputs, task, column = TEXTS, "translate-luong", "text"
     else:
         manifest = write_recordings(tmp_path, words(60))
