@@ -5,24 +5,36 @@
 
 Each point is a short run of `generate` in a process of its own, with one thread. The time is CPU time, so that other
 programs do not count: of an update the least of several, of a start everything before the first update. Memory is the
-most that the process had resident, less what it had before it read its data. Each quantity is fitted by y = a + b·xᵖ,
-where p is what the arithmetic says, with relative errors. Then it is fitted without the largest size, and predicts it.
+most that was resident in updates, less what was before the data was read. Each quantity is fitted by
+y = a·xᵠ + b·xᵖ, where the powers are what the arithmetic says (q is 0 but for a Transformer), with the least squares of
+relative errors. The fit of all sizes but the largest predicts that one: this tests the extrapolation. The exponent is
+the slope between the two largest in logarithms.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
+import multiprocessing
 import os
 import random
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+os.environ["OMP_NUM_THREADS"] = "1"  # read when torch is imported
+
 import numpy as np
+import torch
+from measure import RESULTS, load, machine
+
+import unrolled
+from unrolled.see.figures.canvas import Picture
+from unrolled.see.figures.style import WIDTHS, style, text_size
+from unrolled.training import StepInfo
+from unrolled.training.watching import Callback, WatchedRun
 
 SMALL = {
     "model.embedding_size": 64,
@@ -36,7 +48,8 @@ SMALL = {
     "train.threads": 1,
     "data.valid_fraction": 0.01,
 }
-UPDATES = 9
+UPDATES, FIRST = 9, 3
+WIDE = (64, 256)
 MB = 1e6
 
 
@@ -46,17 +59,18 @@ class Sweep(NamedTuple):
     unit: str
     sizes: tuple[int, ...]
     of: str  # what is timed: an update, or the start
-    time: float  # the power of the size by which time grows
-    memory: float | None  # the same of memory; None: it does not grow
+    time: tuple[int, int]  # the powers of the size by which time grows
+    memory: tuple[int, int] | None  # the same of memory; None: it does not grow
 
 
+LINE, SQUARE, BOTH = (0, 1), (0, 2), (1, 2)
 SWEEPS = {
-    "data": Sweep("MB of text", (2, 6, 18, 54), "start", 1, 1),
-    "data in a cache": Sweep("MB of text", (2, 6, 18, 54), "start", 1, None),
-    "vocabulary": Sweep("words", (2_000, 6_000, 18_000, 54_000), "update", 1, 1),
-    "width": Sweep("units", (128, 256, 512, 1024), "update", 2, 2),
-    "length": Sweep("steps in a window", (50, 100, 200, 400), "update", 1, 1),
-    "length of a Transformer": Sweep("steps in a window", (64, 128, 256, 512), "update", 2, 1),
+    "data": Sweep("MB of text", (2, 6, 18, 54), "start", LINE, LINE),
+    "data in a cache": Sweep("MB of text", (2, 6, 18, 54), "start", LINE, None),
+    "vocabulary": Sweep("words", (12_000, 24_000, 48_000, 96_000), "update", LINE, LINE),
+    "width": Sweep("units", (128, 256, 512, 1024), "update", SQUARE, SQUARE),
+    "length": Sweep("steps in a window", (50, 100, 200, 400), "update", LINE, LINE),
+    "length of a Transformer": Sweep("steps in a window", (64, 128, 256, 512), "update", BOTH, BOTH),
 }
 
 
@@ -73,7 +87,7 @@ def settings(sweep: str, size: int, folder: Path) -> dict[str, Any]:
     if sweep == "vocabulary":
         words = [f"w{number}" for number in range(size - 1)]
         file.write_text(" ".join([*words, *draw.choices(words, k=30_000)]) + "\n")
-        return {**SMALL, "data.level": "word", "data.valid_fraction": 0.001, "train.batch_size": 8}
+        return {**SMALL, "data.level": "word", "data.valid_fraction": 0.001, "train.batch_size": 16}
     file.write_text("".join(draw.choices("abcdefgh ij\n", k=400_000)))
     if sweep == "width":
         return {**SMALL, "model.hidden_size": size}
@@ -89,76 +103,84 @@ def resident(which: str) -> float:
     return next(float(line.split()[1]) * 1024 for line in lines if line.startswith(f"Vm{which}:"))
 
 
+class Clock(Callback):
+    """The CPU times at which the run starts and updates end; the most memory in updates, and in the whole run."""
+
+    def __init__(self) -> None:
+        self.times, self.whole, self.updates = list[float](), 0.0, 0.0
+
+    def start(self, run: WatchedRun) -> None:
+        self.times.append(time.process_time())
+
+    def update(self, run: WatchedRun, info: StepInfo) -> None:
+        self.times.append(time.process_time())
+        if len(self.times) == FIRST:
+            self.whole = resident("HWM")
+            Path("/proc/self/clear_refs").write_text("5")  # the most memory is that from here on
+        elif info.scores is None:  # the last one comes after an evaluation and a checkpoint
+            self.updates = resident("HWM")
+
+
 def point(sweep: str, size: int, more: dict[str, Any] | None = None) -> dict[str, float]:
     """Time and memory of one run, in this process."""
-    import torch
-
-    import unrolled
-    from unrolled.training import StepInfo
-    from unrolled.training.watching import Callback, WatchedRun
-
     torch.set_num_threads(1)
-
-    class Clock(Callback):
-        """The CPU times at which the run starts and updates end."""
-
-        def __init__(self) -> None:
-            self.times = list[float]()
-
-        def start(self, run: WatchedRun) -> None:
-            self.times.append(time.process_time())
-
-        def update(self, run: WatchedRun, info: StepInfo) -> None:
-            self.times.append(time.process_time())
 
     with tempfile.TemporaryDirectory() as name:
         folder, clock = Path(name), Clock()
         keys = {key: value for key, value in settings(sweep, size, folder).items() if value is not None}
         keys |= {"train.max_steps": UPDATES, **(more or {})}
-        unrolled.kernels.ENGINES  # noqa: B018  # they load here, not in the run
         began, before = time.process_time(), resident("RSS")
         unrolled.train(
             "generate", train=folder / "text.txt", out=folder / "run", set=keys, quiet=True, callbacks=[clock]
         )
         spans = np.diff(clock.times[2:])
-        return {"start": clock.times[0] - began, "update": float(spans.min()), "bytes": resident("HWM") - before}
+        whole = max(clock.whole, resident("HWM"))
+        return {
+            "start": clock.times[0] - began,
+            "update": float(spans.min()),
+            "bytes": clock.updates - before,
+            "whole": whole - before,
+        }
 
 
 def measured(sweep: str, size: int, more: dict[str, Any] | None = None, rounds: int = 1) -> dict[str, float]:
-    """The least of each figure, over runs in processes of their own."""
-    words = [sys.executable, __file__, "--child", json.dumps([sweep, size, more])]
+    """The least of each figure, over runs in processes of their own, which have all modules from this one."""
     found: list[dict[str, float]] = []
     for _ in range(rounds):
-        done = subprocess.run(words, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, check=False)
-        if done.returncode:
-            raise RuntimeError(done.stderr.decode()[-2000:])
-        found.append(json.loads(done.stdout.splitlines()[-1]))
+        with multiprocessing.get_context("fork").Pool(1) as one:
+            found.append(one.apply(point, (sweep, size, more)))
     return {name: min(one[name] for one in found) for name in found[0]}
 
 
-def fit(sizes: list[float], values: list[float], power: float) -> tuple[float, float]:
-    """a and b of y = a + b·xᵖ with the least squares of relative errors; neither is negative."""
-    x, y = np.array(sizes) ** power, np.array(values)
-    a, b = np.linalg.lstsq(np.stack([1 / y, x / y], 1), np.ones_like(y), rcond=None)[0]
+def fit(sizes: list[float], values: list[float], powers: tuple[int, int]) -> tuple[float, float]:
+    """a and b of y = a·xᵠ + b·xᵖ with the least squares of relative errors; neither is negative."""
+    y = np.array(values)
+    terms = [np.array(sizes) ** power / y for power in powers]
+    a, b = np.linalg.lstsq(np.stack(terms, 1), np.ones_like(y), rcond=None)[0]
     if a < 0:
-        a, b = 0.0, (x / y).sum() / ((x / y) ** 2).sum()
+        a, b = 0.0, terms[1].sum() / (terms[1] ** 2).sum()
     if b < 0:
-        a, b = len(y) / (1 / y).sum(), 0.0
+        a, b = terms[0].sum() / (terms[0] ** 2).sum(), 0.0
     return float(a), float(b)
 
 
-def fitted(sizes: list[float], values: list[float], power: float) -> dict[str, Any]:
+def value(size: Any, a: float, b: float, powers: tuple[int, int]) -> Any:
+    """y of a size, or of an array of sizes."""
+    return a * size ** powers[0] + b * size ** powers[1]
+
+
+def fitted(sizes: list[float], values: list[float], powers: tuple[int, int]) -> dict[str, Any]:
     """The fit, its largest relative error, and how well that of the smaller sizes predicts the largest."""
-    a, b = fit(sizes, values, power)
-    errors = [abs(a + b * x**power - y) / y for x, y in zip(sizes, values, strict=True)]
-    fewer = fit(sizes[:-1], values[:-1], power)
-    predicted = fewer[0] + fewer[1] * sizes[-1] ** power
+    a, b = fit(sizes, values, powers)
+    errors = [abs(value(x, a, b, powers) - y) / y for x, y in zip(sizes, values, strict=True)]
+    predicted = value(sizes[-1], *fit(sizes[:-1], values[:-1], powers), powers)
     return {
-        "power": power,
+        "powers": powers,
         "a": float(f"{a:.4g}"),
         "b": float(f"{b:.4g}"),
         "largest error": round(max(errors), 3),
         "largest size, predicted from the others": round(predicted / values[-1] - 1, 3),
+        "exponent": round(math.log(values[-1] / values[-2]) / math.log(sizes[-1] / sizes[-2]), 2),
     }
 
 
@@ -182,19 +204,46 @@ def swept(name: str, rounds: int) -> dict[str, Any]:
 
 
 def vocabularies(rounds: int) -> list[dict[str, Any]]:
-    """Memory for each weight of an embedding and an output layer, by optimiser, tied or not."""
+    """Memory for each weight of an embedding and an output layer: in updates, and in the whole run."""
     rows = []
-    for width in (64, 128):
-        for tied in (False, True):
-            for optimizer in ("adamw", "sgd"):
-                keys = {"model.embedding_size": width, "model.hidden_size": width, "model.tied": tied}
-                keys |= {"train.optimizer": optimizer, "train.k1": 10, "train.max_steps": 4}
-                few, many = (measured("vocabulary", size, keys, rounds)["bytes"] for size in (20_000, 120_000))
-                weights = 100_000 * (width * (1 if tied else 2) + 1)  # and the bias of the output layer
-                row = {"width": width, "tied": tied, "optimizer": optimizer, "bytes a weight": (many - few) / weights}
-                rows.append(row | {"bytes a weight": round(row["bytes a weight"], 2)})
-                print(rows[-1], flush=True)
+    for tied, optimizer in ((False, "adamw"), (True, "adamw"), (False, "sgd")):
+        of_word: dict[int, dict[str, float]] = {}
+        for width in WIDE:
+            keys = {"model.embedding_size": width, "model.hidden_size": width, "model.tied": tied}
+            keys |= {"train.optimizer": optimizer, "train.k1": 10, "train.max_steps": 4}
+            few, many = (measured("vocabulary", size, keys, rounds) for size in (20_000, 100_000))
+            of_word[width] = {name: (many[name] - few[name]) / 80_000 for name in ("bytes", "whole")}
+        weights = (WIDE[1] - WIDE[0]) * (1 if tied else 2)  # of a word, more in the wider network
+        narrow, wide = (of_word[width] for width in WIDE)
+        row: dict[str, Any] = {"tied": tied, "optimizer": optimizer}
+        for name, when in (("bytes", "in updates"), ("whole", "in the whole run")):
+            row[f"bytes a weight {when}"] = round((wide[name] - narrow[name]) / weights, 2)
+        rows.append(row | {"bytes a word": {width: round(found["bytes"]) for width, found in of_word.items()}})
+        print(rows[-1], flush=True)
     return rows
+
+
+def draw(sweeps: dict[str, Any], path: Path) -> None:
+    """Points and fits: time above, memory below, a column for each sweep."""
+    with style(text_size(WIDTHS["page"])):
+        figure = Picture(1.6 * WIDTHS["page"], 0.62 * WIDTHS["page"])
+        axes = figure.subplots(2, len(sweeps))
+        for column, (name, sweep) in enumerate(sweeps.items()):
+            sizes = np.array([one["size"] for one in sweep["points"]], dtype=float)
+            line = np.geomspace(sizes[0], sizes[-1], 100)
+            for row, (key, factor) in enumerate((("seconds", 1e3 if sweep["timed"] == "update" else 1), ("MB", 1))):
+                axis, values, fit = axes[row, column], [one[key] for one in sweep["points"]], sweep[key]
+                axis.plot(sizes, factor * np.array(values), "o", color="C0")
+                if "b" in fit:
+                    axis.plot(line, factor * value(line, fit["a"], fit["b"], fit["powers"]), color="C1")
+                axis.set_xlim(0)
+                axis.set_ylim(0)
+                axis.margins(0.1)
+            axes[0, column].set_title(name.replace(" of a ", "\nof a ").replace(" in a ", "\nin a "))
+            axes[0, column].set_ylabel("ms of an update" if sweep["timed"] == "update" else "s until the first update")
+            axes[1, column].set_xlabel(sweep["unit"])
+        axes[1, 0].set_ylabel("MB")
+        figure.savefig(path)
 
 
 def main() -> None:
@@ -203,18 +252,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--draw", type=Path)
-    parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.child:
-        print(json.dumps(point(*json.loads(options.child))))
-        return
     if options.draw:
-        from scale_picture import draw
-
-        draw(options.draw)
+        draw(json.loads((RESULTS / "scale.json").read_text())["sweeps"], options.draw)
         return
-    from measure import load, machine
-
+    point("length", 8)  # what is imported at first use is here before the processes are made
     stored = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
     for name in options.only or [*SWEEPS, "weights"]:
         stored["weights" if name == "weights" else "sweeps"] = (

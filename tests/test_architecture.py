@@ -37,6 +37,7 @@ ORDER = [
     "jobs",
     "serve",
     "api",
+    "ray",
     "recipe_data",
     "recipes",
     "cli",
