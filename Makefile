@@ -33,6 +33,9 @@ test: check-style
 kill: $(VENV)/installed-dev
 	UNROLLED_SLOW=1 $(BIN)/python -m pytest -q tests/ranks tests/test_ray.py
 	$(BIN)/python -m tests.faults.kill --kills $(or $(N),100) --out benchmarks/results/kill.json
+	$(BIN)/python -m tests.faults.kill_corpus --kills $(or $(N),100) --out benchmarks/results/kill_corpus.json
+	$(BIN)/python -m tests.faults.kill_corpus --kills 20 --workers 2 --cases classify,generate \
+	  --out benchmarks/results/kill_corpus.json
 
 fuzz: $(VENV)/installed-dev
 	$(BIN)/python -m tests.faults.fuzz --inputs $(or $(N),10000) --seed $(or $(SEED),1) --record benchmarks/results/fuzz.json

@@ -35,6 +35,7 @@ ORDER = [
     "runtime",
     "export",
     "jobs",
+    "corpus",
     "serve",
     "api",
     "ray",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from unrolled import cells, kernels, nn
-    from unrolled.api import export_onnx, load, resume, train
+    from unrolled.api import export_onnx, load, resume, run, train
     from unrolled.cells import Cell, Step, Trace
     from unrolled.errors import UserError
     from unrolled.model import Model
@@ -36,6 +36,7 @@ __all__ = [
     "load",
     "nn",
     "resume",
+    "run",
     "train",
 ]
 
@@ -46,6 +47,7 @@ _HOMES = {
     "export_onnx": "unrolled.api",
     "load": "unrolled.api",
     "resume": "unrolled.api",
+    "run": "unrolled.api",
     "train": "unrolled.api",
     "Step": "unrolled.cells",
     "Trace": "unrolled.cells",

@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unrolled.config import changes_of
-from unrolled.errors import UserError
+from unrolled.corpus import Corpus, Work, run_corpus
+from unrolled.corpus.loading import format_of, load_either
+from unrolled.corpus.work import place_of
+from unrolled.errors import UserError, unknown_name
 from unrolled.jobs import DryRun, TrainingJob, configure, dry_run, load_model, restarted_run, resume_run
 from unrolled.model import Model
-from unrolled.search import NGram, TextScorer
 from unrolled.see import length_figure
 from unrolled.see.figures.lengths import check_picture
-from unrolled.tasks import Task
+from unrolled.tasks import Request, Task
+from unrolled.tasks.answer_lines import FORMATS, Format
 from unrolled.text.files import check_path
 from unrolled.training.folder import check_free
 from unrolled.training.watching import Callback
@@ -21,7 +24,7 @@ from unrolled.training.watching import Callback
 if TYPE_CHECKING:
     from unrolled.export.job import Exported
 
-__all__ = ["check", "compare", "configure", "export_onnx", "load", "resume", "train"]
+__all__ = ["check", "compare", "configure", "export_onnx", "load", "resume", "run", "train"]
 
 
 def load(path: str | Path, *, task: Task | None = None, device: str = "cpu") -> Model:
@@ -30,15 +33,6 @@ def load(path: str | Path, *, task: Task | None = None, device: str = "cpu") -> 
     No code is ever loaded from the file: a task of your own is given as `task`.
     """
     return load_model(path, task=task, device=device)
-
-
-def text_scorer(path: str | Path, *, device: str = "cpu") -> TextScorer:
-    """A model that gives texts their log-probabilities: an n-gram model (.arpa, .arpa.gz), or one of `generate`."""
-    if str(path).endswith((".arpa", ".arpa.gz")):
-        return NGram.load(path)
-    model = load(path, device=device)
-    model.log_prob([""])  # a model of another task says so
-    return model
 
 
 def train(
@@ -80,6 +74,43 @@ def _files(**values: Any) -> dict[str, Any]:
     for name, value in files.items():
         check_path(value, name)
     return files
+
+
+def run(
+    model: str | Path | Model,
+    files: str | Path | Sequence[str | Path],
+    *,
+    out: str | Path,
+    workers: int = 1,
+    format: Format | None = None,
+    keep: Sequence[str] = (),
+    force: bool = False,
+    set: Mapping[str, Any] | Sequence[str] | None = None,
+    device: str = "cpu",
+    quiet: bool = False,
+    **options: Any,
+) -> None:
+    """Answer all inputs of files, in order, to a new file: `unrolled run MODEL FILES --out OUT --workers N`.
+
+    Files may be larger than memory. Stopped at any instant, even by SIGKILL, the same call goes on, and the file gets
+    the bytes of an undisturbed run. `workers` are processes that share the weights. `format` is text, jsonl or csv, by
+    default as `out` is named; `keep` names columns to copy, `set` changes keys about reading the files. `force`
+    replaces a file that exists. The other options are those of `model.predict`.
+    """
+    given, place = [files] if isinstance(files, (str, Path)) else list(files), Path(out)
+    if not isinstance(model, (str, Path, Model)):
+        raise UserError(f"The model is {type(model).__name__}.", "Give its path, or a Model.")
+    loaded = model if isinstance(model, Model) else load_either(str(model), None, device, mapped=True)
+    loaded.task.options.check("run", options)
+    form = format or format_of(place)
+    if form not in FORMATS:
+        raise unknown_name("format", form, FORMATS)
+    if isinstance(model, Model):
+        work = Work("", form, options, set, str(model.device), place_of(model.task))
+    else:
+        work = Work(str(model), form, options, set, device)
+    request = Request(files=[str(file) for file in given], format=form, keep=keep)
+    run_corpus(Corpus(work, request, place, workers, force, quiet), loaded)
 
 
 def resume(

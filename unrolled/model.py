@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -263,6 +264,12 @@ class Model:
         }
         weights = {name: value.detach().cpu().contiguous() for name, value in unique_weights(self.network).items()}
         write_atomically(Path(path), save(weights, {"unrolled": signed(about, weights)}))
+
+    def fingerprint(self) -> str:
+        """A digest of everything that decides the answers: task, config, vocabularies and weights."""
+        config, assets = self.config.model_dump(mode="json"), self.task.assets_to_json(self.assets)
+        about = {"format": FORMAT, "task": self.task.name, "config": config, "assets": assets}
+        return hashlib.sha256(signed(about, unique_weights(self.network)).encode()).hexdigest()
 
     def card(
         self,

@@ -198,8 +198,11 @@ def _size(first: Any) -> int:
     return 0
 
 
-def load_weights(network: nn.Module, path: Path, about: About) -> None:
-    """Load the weights of a model file into a network."""
+def load_weights(network: nn.Module, path: Path, about: About, *, mapped: bool = False) -> None:
+    """Load the weights of a model file into a network.
+
+    `mapped`: they stay in a memory map of the file. Processes that map it share the memory; they must not change it.
+    """
     if about.sha256 is not None:
         with _whole(path), safe_open(path, "pt") as file:
             same = digest_of(_Lazy(file)) == about.sha256.tensors
@@ -208,6 +211,8 @@ def load_weights(network: nn.Module, path: Path, about: About) -> None:
     try:
         with _whole(path):
             load_model(network, path)
+            if mapped:
+                _map_weights(network, path)
     except RuntimeError as error:
         if isinstance(error, UserError):
             raise
@@ -215,6 +220,14 @@ def load_weights(network: nn.Module, path: Path, about: About) -> None:
             f"{path} does not fit its own config: {str(error)[:LONGEST]}.",
             "The file was changed after it was written.",
         ) from None
+
+
+def _map_weights(network: nn.Module, path: Path) -> None:
+    """Replace the copies of the weights by the memory map of their file."""
+    places = {**dict(network.named_parameters(remove_duplicate=False)), **dict(network.named_buffers())}
+    with safe_open(path, "pt") as file:
+        for name in file.keys():  # noqa: SIM118, not a dictionary
+            places[name].data = file.get_tensor(name)
 
 
 class _Lazy(Mapping[str, Tensor]):

@@ -144,12 +144,26 @@ void bind_ngram(nb::module_& m) {
         nb::gil_scoped_release release;
         self.feed(text);
       })
+      .def("shard_words", [](KneserNey& self) {
+        const std::string words = self.shard_words();
+        return nb::bytes(words.data(), words.size());
+      })
+      .def("next_counts", &next_piece<KneserNey, &KneserNey::next_counts>)
+      .def("begin_shard", [](KneserNey& self, nb::bytes words, uint64_t sentences, uint64_t tokens, uint32_t longest) {
+        self.begin_shard({words.c_str(), words.size()}, sentences, tokens, longest);
+      })
+      .def("add_counts", [](KneserNey& self, nb::bytes records) {
+        const std::string_view bytes(records.c_str(), records.size());
+        nb::gil_scoped_release release;
+        self.add_counts(bytes);
+      })
       .def("adjust", &KneserNey::adjust, nb::call_guard<nb::gil_scoped_release>())
       .def("estimate", &KneserNey::estimate, nb::call_guard<nb::gil_scoped_release>())
       .def("next", &next_piece<KneserNey, &KneserNey::next_piece>)
       .def("model", &KneserNey::model, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("counts", &KneserNey::counts)
       .def_prop_ro("sentences", &KneserNey::sentences)
+      .def_prop_ro("tokens", &KneserNey::tokens)
       .def_prop_ro("longest", &KneserNey::longest);
   nb::class_<ArpaWriter>(m, "ArpaWriter")
       .def(nb::init<std::shared_ptr<const NGramModel>>())

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
+#include <stdexcept>
 
 #include "ngram/arpa.h"
 
@@ -50,13 +52,75 @@ void KneserNey::read(std::string_view line) {
 void KneserNey::count(const std::vector<uint32_t>& sentence) {
   ++sentences_;
   tokens_ += sentence.size();
-  if (tokens_ + sentences_ > kMostWords) throw ArpaError(lines_.number(), "There are more than 2,147,483,647 words.", "Use less text.");
+  check_size();
   longest_ = std::max(longest_, static_cast<uint32_t>(sentence.size()));
   std::vector<uint32_t> record(order_ + 1, kBegin);
   record[order_] = 1;
   for (size_t i = 0; i <= sentence.size(); ++i) {
     std::copy_backward(record.begin(), record.begin() + order_ - 1, record.begin() + order_);
     record[0] = i < sentence.size() ? sentence[i] : kEnd;
+    counted_->add(record.data());
+  }
+}
+
+void KneserNey::check_size() const {
+  if (tokens_ + sentences_ > kMostWords)
+    throw ArpaError(lines_.number(), "There are more than 2,147,483,647 words.", "Use less text.");
+}
+
+std::string KneserNey::shard_words() {
+  lines_.finish([this](std::string_view line) { read(line); });
+  std::string text;
+  for (uint32_t word = kEnd + 1; word < words_.size(); ++word) {
+    text += words_[word];
+    text += '\n';
+  }
+  return text;
+}
+
+std::string KneserNey::next_counts() {
+  std::string bytes;
+  const size_t size = (order_ + 1) * sizeof(uint32_t);
+  while (bytes.size() + size <= kPiece) {
+    const uint32_t* record = counted_->next();
+    if (!record) break;
+    bytes.append(reinterpret_cast<const char*>(record), size);
+  }
+  return bytes;
+}
+
+void KneserNey::begin_shard(std::string_view words, uint64_t sentences, uint64_t tokens, uint32_t longest) {
+  if (sentences > kMostWords || tokens > kMostWords) throw std::invalid_argument("the counts of more words than there may be");
+  sentences_ += sentences;
+  tokens_ += tokens;
+  check_size();
+  longest_ = std::max(longest_, longest);
+  added_ = 0;
+  numbers_.assign({0, kBegin, kEnd});
+  while (!words.empty()) {
+    const size_t end = words.find('\n');
+    const std::string_view word = words.substr(0, end);
+    if (end == std::string_view::npos || word.empty() || std::any_of(word.begin(), word.end(), is_blank))
+      throw std::invalid_argument("a list of words");
+    numbers_.push_back(words_.add(word));
+    if (numbers_.back() <= kEnd) throw std::invalid_argument("a list of words without the special ones");
+    words.remove_prefix(end + 1);
+  }
+}
+
+void KneserNey::add_counts(std::string_view records) {
+  const size_t size = (order_ + 1) * sizeof(uint32_t);
+  if (records.size() % size != 0) throw std::invalid_argument("whole records");
+  std::vector<uint32_t> record(order_ + 1);
+  for (; !records.empty(); records.remove_prefix(size)) {
+    std::memcpy(record.data(), records.data(), size);
+    added_ += record[order_];
+    bool right = record[order_] > 0 && added_ <= kMostWords && record[0] != kBegin;
+    for (int k = 0; k < order_; ++k) {  // nothing but <s> stands before <s>, and </s> is the last
+      right = right && record[k] < numbers_.size() && (k == 0 || (record[k] != kEnd && (record[k - 1] != kBegin || record[k] == kBegin)));
+      if (right) record[k] = numbers_[record[k]];
+    }
+    if (!right) throw std::invalid_argument("n-grams of the words");
     counted_->add(record.data());
   }
 }

@@ -27,6 +27,15 @@ class KneserNey {
   // The next bytes of a text, cut anywhere; a sentence on each line.
   void feed(std::string_view bytes);
 
+  // After all text, in place of what follows: its words, each with a line end, in the order of their numbers; then pieces
+  // of its counts, the last one empty. Each n-gram of the highest order is 32-bit numbers: words from last to first, count.
+  std::string shard_words();
+  std::string next_counts();
+
+  // The same of the next part of a text, whose counts are added as if the part itself had been fed.
+  void begin_shard(std::string_view words, uint64_t sentences, uint64_t tokens, uint32_t longest);
+  void add_counts(std::string_view records);
+
   // After all text: how many n-grams of each order have the adjusted counts 1, 2, 3 and 4, and how many there are.
   std::vector<std::vector<uint64_t>> adjust();
 
@@ -43,6 +52,7 @@ class KneserNey {
     return counts;
   }
   uint64_t sentences() const { return sentences_; }
+  uint64_t tokens() const { return tokens_; }  // without ends
   uint32_t longest() const { return longest_; }  // words of a sentence
 
  private:
@@ -52,6 +62,7 @@ class KneserNey {
 
   void read(std::string_view line);
   void count(const std::vector<uint32_t>& sentence);
+  void check_size() const;
   void emit(int length, const uint32_t* words, uint32_t adjusted, uint32_t actual);
   void discount(int length, const std::vector<double>& discounts);
   void discount_unigrams(const std::vector<double>& discounts);
@@ -70,6 +81,8 @@ class KneserNey {
   uint64_t sentences_ = 0, tokens_ = 0;
   uint32_t longest_ = 0;
   std::vector<uint32_t> sentence_;
+  std::vector<uint32_t> numbers_;  // here, of the words of the shard that is added
+  uint64_t added_ = 0;             // counts of its n-grams
 
   // By order, from 1; 0 is not used.
   std::unique_ptr<Sorter> counted_;                    // words, count: of the highest order, in suffix order

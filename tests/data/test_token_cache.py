@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from tests import warm
+from tests.cli.test_generate import call
 from unrolled import UserError, api
 from unrolled.data.batching import token_cache
 from unrolled.data.batching.token_cache import TokenCache
@@ -58,11 +59,12 @@ def test_a_cut_is_where_it_is_in_memory(book: Path, tmp_path: Path, fraction: fl
     ("level", "lowercase"), [("char", False), ("word", True), ("bpe", False), ("bpe", True), ("symbols", True)]
 )
 def test_ids_are_those_of_the_whole_text(book: Path, tmp_path: Path, level: str, lowercase: bool) -> None:
-    cache = TokenCache(tmp_path / "cache")
+    cache = TokenCache(tmp_path / "cache", processes=3)
     text, _ = cache.text(book)
     made = train_tokenizer(level, text.segments(), lowercase=lowercase, max_size=400)
+    assert cache.trained(text, level, lowercase=lowercase, max_size=400) == made
     assert made == train_tokenizer(level, [whole(book)], lowercase=lowercase, max_size=400)
-    ids = cache.ids(text, made, processes=3)
+    ids = cache.ids(text, made)
     assert np.array_equal(ids, made.ids(whole(book)))
     assert isinstance(ids, np.memmap)
 
@@ -209,3 +211,61 @@ def test_a_large_test_file_is_scored_as_a_small_one(
     facts = api.check("generate", extra={**SMALL, "data.train": str(book)}).facts
     assert facts["train tokens"] == round(len(whole(book)) * 0.9)
     assert json.dumps(facts["vocabulary"])
+
+
+@pytest.mark.usefixtures("small_segments")
+@pytest.mark.parametrize("processes", [2, 5])
+def test_the_number_of_processes_changes_no_byte(book: Path, tmp_path: Path, processes: int) -> None:
+    """The scan, the vocabulary and the ids of one process, and of several."""
+    found = []
+    for number in (1, processes):
+        cache = TokenCache(tmp_path / str(number), number)
+        train, valid = cache.text(book, 0.3)
+        assert valid is not None
+        for level in ("char", "word"):
+            made = cache.trained(train, level, lowercase=True, min_count=2)
+            cache.ids(train, made)
+            cache.ids(valid, made)
+        files = sorted(path for path in (tmp_path / str(number)).rglob("*") if path.suffix in (".json", ".bin"))
+        kept = [path for path in files if path.parent.name != "sources"]  # where segments begin may differ
+        found.append({str(path.relative_to(tmp_path / str(number))): path.read_bytes() for path in kept})
+    assert found[0] == found[1]
+    assert len(found[0]) == 10
+
+
+def test_several_processes_find_the_faults_of_one(tmp_path: Path) -> None:
+    path = tmp_path / "book.txt"
+    for content in (b" \n" * 99, b"word " * 400 + b"\xff" + b" word" * 400, b"word " * 99 + b"\0 word", b"\xff\xfea\0"):
+        path.write_bytes(content)
+        said = []
+        for processes in (1, 3):
+            with pytest.raises(UserError) as error:
+                TokenCache(tmp_path / "cache", processes).text(path)
+            said.append(str(error.value))
+        assert said[0] == said[1]
+
+
+def test_the_number_of_processes_is_a_key_and_a_flag(
+    book: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def scanned(path: Path, processes: int) -> Any:
+        asked.append(processes)
+        return large.scan_text(path)
+
+    def trained(text: Any, level: str, processes: int, **options: Any) -> Any:
+        asked.append(processes)
+        return train_tokenizer(level, text.segments(), **options)
+
+    def build(self: TokenCache, *given: Any) -> None:
+        asked.append(given[-1])
+        raise UserError("enough")
+
+    monkeypatch.setattr(token_cache, "scanned", scanned)
+    monkeypatch.setattr(token_cache, "trained", trained)
+    monkeypatch.setattr(TokenCache, "_build", build)
+    words = ("check", "generate", "--train", book, "--workers", "3", "--set", f"data.cache={tmp_path / 'c'}")
+    code, _, said = call(*words)
+    assert (code, asked) == (2, [3, 3, 3])
+    assert "enough" in said

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from unrolled.cli.loading import load_either
-from unrolled.cli.options import AsJson, Device, FileKeys, ModelPath, OwnTask, chosen_options, with_text_scorer
+from unrolled.cli.options import AsJson, Device, FileKeys, ModelPath, OwnTask, chosen_options
+from unrolled.corpus.loading import load_either, with_text_scorer
 from unrolled.errors import UserError
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from unrolled.cli.options import AsJson
 from unrolled.cli.verb import Verb
 from unrolled.errors import UserError
+
+if TYPE_CHECKING:
+    from unrolled.search.ngram import Counts
 
 lm = typer.Typer(
     name="lm",
@@ -23,18 +27,30 @@ TextFile = Annotated[str, typer.Argument(metavar="TEXT", help="A sentence per li
 OutFile = Annotated[Path, typer.Option(metavar="FILE", help="The ARPA file to write; .arpa.gz is compressed.")]
 
 
+Memory = Annotated[str, typer.Option(help="Memory for counting: 500M, 4G.")]
+Scratch = Annotated[
+    Path | None, typer.Option(metavar="FOLDER", help="Folder for temporary files. Default: the system's.")
+]
+CountWorkers = Annotated[int, typer.Option(min=1, metavar="N", help="Threads that count parts of the text.")]
+
+
 @lm.command(cls=Verb)
 def train(
     out: OutFile,
-    text: TextFile = "-",
-    order: Annotated[int, typer.Option(help="Length of the longest n-grams.")] = 3,
+    text: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TEXT",
+            help="A sentence per line; or files of `lm count`, in the order of the text. Default: standard input.",
+        ),
+    ] = None,
+    order: Annotated[int | None, typer.Option(help="Length of the longest n-grams. Default: 3.")] = None,
     prune: Annotated[
         str, typer.Option(metavar="N,N,…", help="Leave out n-grams with this count or less, by order: 0,0,1")
     ] = "0",
-    memory: Annotated[str, typer.Option(help="Memory for counting: 500M, 4G.")] = "1G",
-    scratch: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Folder for temporary files. Default: the system's.")
-    ] = None,
+    memory: Memory = "1G",
+    scratch: Scratch = None,
+    workers: CountWorkers = 1,
 ) -> None:
     """Train a model on a text: modified Kneser–Ney.
 
@@ -44,8 +60,35 @@ def train(
 
     thresholds = _numbers(prune, "--prune", "0,0,1")
     whole = [int(number) if number.is_integer() else number for number in thresholds]
-    counts = NGram.train_to(out, text, order=order, prune=whole, memory=memory, scratch=scratch)  # type: ignore[arg-type]
+    counts = NGram.train_to(
+        out,
+        _text_or_counts(text or ["-"]),
+        order=order,
+        prune=whole,  # type: ignore[arg-type]
+        memory=memory,
+        scratch=scratch,
+        workers=workers,
+    )
     typer.echo(f"{out}: {_counts(counts)}")
+
+
+@lm.command(cls=Verb)
+def count(
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The file to write; its name ends in .counts.")],
+    text: TextFile = "-",
+    order: Annotated[int, typer.Option(help="Length of the longest n-grams.")] = 3,
+    memory: Memory = "1G",
+    scratch: Scratch = None,
+    workers: CountWorkers = 1,
+) -> None:
+    """Count a part of a text, perhaps on another machine; `lm train` takes the counts of all parts.
+
+    The model is that of the whole text, to the last byte.
+    """
+    from unrolled.search import NGram
+
+    totals = NGram.count_to(out, text, order=order, memory=memory, scratch=scratch, workers=workers)
+    typer.echo(f"{out}: {totals['words']:,} words in {totals['sentences']:,} sentences")
 
 
 @lm.command("eval", cls=Verb)
@@ -90,6 +133,17 @@ def mix(
     for model, share in zip(models, shares, strict=True):
         typer.echo(f"{share:.4f}  {model}")
     typer.echo(f"{out}: {_counts(mixed.counts)}")
+
+
+def _text_or_counts(given: Sequence[str]) -> str | Counts:
+    """The text that a command names, or its files of counts."""
+    from unrolled.search.ngram import Counts
+
+    if all(name.endswith(".counts") for name in given):
+        return Counts(*given)
+    if len(given) > 1:
+        raise UserError(f"There are {len(given)} texts.", "Give one, or count each: unrolled lm count.")
+    return given[0]
 
 
 def _counts(counts: list[int]) -> str:

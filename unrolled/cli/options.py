@@ -168,28 +168,6 @@ def chosen_options(verb: Verb, task: Task | ModelTask, values: Mapping[str, Any]
     return found
 
 
-def with_text_scorer(options: dict[str, Any], device: str) -> dict[str, Any]:
-    """The options with the model that --rescore names."""
-    if "rescore" not in options:
-        return options
-    from unrolled.exported import is_exported
-
-    path = options["rescore"]
-    if is_exported(path):
-        from unrolled import runtime
-
-        model = runtime.load(path)
-        model.log_prob([""])  # a model of another task says so
-        return {**options, "rescore": model}
-    if str(path).endswith((".arpa", ".arpa.gz")):
-        from unrolled.search import NGram
-
-        return {**options, "rescore": NGram.load(path)}
-    from unrolled import api
-
-    return {**options, "rescore": api.text_scorer(path, device=device)}
-
-
 def config_keys(task: Task, values: Mapping[str, Any], overrides: Sequence[str] | None) -> dict[str, Any]:
     """The config keys that the flags of `train` set. One that --set changes too is an error."""
     found = chosen_options("train", task, values)

@@ -7,13 +7,14 @@ import shlex
 import sys
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unrolled.cli.loading import load_either
-from unrolled.cli.options import Device, FileKeys, ModelPath, OwnTask, chosen_options, with_text_scorer
+from unrolled.cli.options import Device, FileKeys, ModelPath, OwnTask, chosen_options
+from unrolled.corpus.loading import format_of, load_either, with_text_scorer
 from unrolled.errors import UserError, unknown_name
 
 if TYPE_CHECKING:
@@ -23,15 +24,30 @@ FORMATS = ("text", "jsonl", "csv")
 FILES = (b"RIFF", b"RF64", b"fLaC", b"OggS", b"ID3", b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"II*\0", b"MM\0*")
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """Where the answers go, and how many processes make them."""
+
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write here; the same command goes on after a stop (docs/corpus.md)."),
+    ] = None
+    workers: Annotated[int, typer.Option(min=1, metavar="N", help="Processes that answer at the same time.")] = 1
+    force: Annotated[bool, typer.Option("--force", help="Overwrite --out.")] = False
+
+
 def run(
     model: ModelPath,
+    outcome: Outcome,
     files: Annotated[
         list[str] | None, typer.Argument(metavar="FILE", help="Inputs; none or -: standard input.")
     ] = None,
     text: Annotated[
         list[str] | None, typer.Option("--text", "--prompt", help="An input, to continue or to answer; repeatable.")
     ] = None,
-    format: Annotated[str | None, typer.Option(help="text, jsonl or csv. Default: text.")] = None,
+    format: Annotated[
+        str | None, typer.Option(help="text, jsonl or csv. Default: by the name of --out, or text.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format jsonl.")] = False,
     keep: Annotated[
         str | None,
@@ -50,17 +66,28 @@ def run(
     """
     from unrolled.tasks import Request
 
-    form = _format(format, as_json)
+    form = _format(format, as_json, outcome.out)
     loaded = load_either(model, own, device).read_as(overrides)
     options = chosen_options("run", loaded.task, values)
     if hasattr(loaded.task, "check"):  # of an exported model, which lacks some
         loaded.task.check(options)
-    options = with_text_scorer(options, device)
     if files and "-" in files and files != ["-"]:
         raise UserError("- is standard input, and there are files beside it.", "Give one or the other.")
     check_files(files or [])
     piped = files == ["-"]
     kept = kept_columns(keep, form, loaded, [] if piped else files or [])
+    if outcome.out is not None or outcome.workers > 1:
+        from unrolled.corpus import Corpus, Work, run_corpus
+        from unrolled.corpus.work import place_of
+
+        lines = standard_input() if text is None and (piped or not files) else ()
+        request = Request(texts=text, files=[] if piped else files or [], lines=lines, format=form, keep=kept)
+        work = Work(model, form, options, overrides, device, place_of(own))
+        run_corpus(Corpus(work, request, outcome.out, outcome.workers, outcome.force), loaded)
+        return
+    if outcome.force:
+        raise UserError("--force is for --out.", "Give the file to write, or leave it out.")
+    options = with_text_scorer(options, device)
     if text is not None or (files and not piped):
         _answer(loaded, Request(texts=text, files=files or (), format=form, keep=kept), options)
     elif sys.stdin.isatty() and not files:
@@ -71,13 +98,13 @@ def run(
         _answer(loaded, Request(lines=standard_input(), format=form, keep=kept), options)
 
 
-def _format(format: str | None, as_json: bool) -> Any:
-    """The output format that --format and --json name."""
+def _format(format: str | None, as_json: bool, out: Path | None) -> Any:
+    """The output format that --format and --json name, or else the name of --out."""
     if format is not None and format not in FORMATS:
         raise unknown_name("format", format, FORMATS)
     if as_json and format not in (None, "jsonl"):
         raise UserError(f"--json and --format {format} are two formats.", "Give one of them.")
-    return "jsonl" if as_json else format or "text"
+    return "jsonl" if as_json else format or format_of(out)
 
 
 def check_files(files: Sequence[str]) -> None:

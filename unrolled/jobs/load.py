@@ -11,12 +11,16 @@ from unrolled import __version__
 from unrolled.errors import UserError
 from unrolled.model import Model, find_file
 from unrolled.model_file import building, load_weights, read_about
+from unrolled.search import NGram, TextScorer
 from unrolled.tasks import TASKS, Task
 from unrolled.training.devices import pick_device
 
 
-def load_model(path: str | Path, *, task: Task | None = None, device: str = "cpu") -> Model:
-    """A model from its file, or the best of a run folder. No code is ever loaded from the file."""
+def load_model(path: str | Path, *, task: Task | None = None, device: str = "cpu", mapped: bool = False) -> Model:
+    """A model from its file, or the best of a run folder. No code is ever loaded from the file.
+
+    `mapped`: the weights stay in the file's memory map, which processes share; they must not be changed.
+    """
     file = find_file(path)
     about = read_about(file)
     if task is None:
@@ -40,7 +44,16 @@ def load_model(path: str | Path, *, task: Task | None = None, device: str = "cpu
     with building(file, config):
         assets = task.assets_from_json(about.assets)
         network = task.build(config, assets)
-    load_weights(network, file, about)
+    load_weights(network, file, about, mapped=mapped)
     network.eval()
     model = Model(task, config, assets, network, about.scores, about.versions, about.data or {})
     return model.to(pick_device(device, "device"))
+
+
+def text_scorer(path: str | Path, *, device: str = "cpu") -> TextScorer:
+    """A model that gives texts their log-probabilities: an n-gram model (.arpa, .arpa.gz), or one of `generate`."""
+    if str(path).endswith((".arpa", ".arpa.gz")):
+        return NGram.load(path)
+    model = load_model(path, device=device)
+    model.log_prob([""])  # a model of another task says so
+    return model

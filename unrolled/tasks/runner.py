@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
-import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any, ClassVar, Literal
+from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 from unrolled.data.readers.tables.read_table import Row
-from unrolled.data.readers.text import read_lines
-from unrolled.errors import UserError, note
+from unrolled.data.readers.text_lines import TextLines
+from unrolled.errors import UserError
+from unrolled.tasks.answer_lines import AnswerLines, Format, NotAllRead
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from unrolled.model import Model
 
-Format = Literal["text", "jsonl", "csv"]
 STANDARD_INPUT = "-"  # the name of standard input, in place of a file
 
 
@@ -33,6 +31,7 @@ class Request:
     format: Format = "text"
     keep: Sequence[str] = ()  # columns of the files to copy into the records
     raw: IO[bytes] | None = None  # standard input as bytes, where it is one recording or picture
+    checked: bool = False  # the files were read once without an error: their rows come one after the other
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,16 @@ class Runner:
         An input that cannot be read gets an empty line, or a record with its error. The error is reported
         immediately; a summary error follows at the end.
         """
-        return self.write(self.answer(self.read(request), options), request.format)
+        options, lines = self.prepared(options, request.format), AnswerLines(self, request.format)
+        if header := self.header(options, request.format):
+            yield header
+        yield from self.parts(self.read(request), options, lines)
+        if lines.failed:
+            raise NotAllRead(lines.failed, lines.total)
+
+    def prepared(self, options: Mapping[str, Any], format: Format) -> dict[str, Any]:
+        """The options of `answers` for a format, with files read that all inputs need."""
+        return dict(options)
 
     def read(self, request: Request) -> Iterator[Input]:
         """The inputs of a request, each with its kept columns."""
@@ -69,35 +77,77 @@ class Runner:
             yield from map(Input, self.inputs(request))
             return
         for file in request.files:
-            for row in self.rows(file, request.keep):
+            for row in self._rows(request, file):
                 yield Input(row.values[0], row.kept)
 
     def inputs(self, request: Request) -> Iterator[Any]:
         """The inputs of a request: texts, one on a line, unless overridden."""
         yield from request.texts or ()
         for file in request.files:
-            for row in self.rows(file):
+            for row in self._rows(request, file):
                 yield row.values[0]
         yield from self.piped(request.lines)
 
-    def rows(self, file: str, keep: Sequence[str] = ()) -> Sequence[Row]:
+    def _rows(self, request: Request, file: str) -> Iterable[Row]:
+        """The rows of a file, all of them checked before the first."""
+        rows = self.rows(file, request.keep)
+        return rows if request.checked else list(rows)
+
+    def rows(self, file: str, keep: Sequence[str] = ()) -> Iterable[Row]:
         """The texts of a file: its lines, unless the task reads tables; there with columns to keep."""
-        return [Row((line,), f"{file}:{number}") for number, line in enumerate(read_lines(file), 1)]
+        return (Row((line,), f"{file}:{number}") for number, line in enumerate(TextLines(file), 1))
 
     def piped(self, lines: Iterable[str]) -> Iterator[str]:
         """The texts of standard input as they arrive: its lines, unless the task reads tables there."""
         for line in lines:
             yield line.rstrip("\r\n")
 
-    def answer(self, inputs: Iterator[Input], options: Mapping[str, Any]) -> Iterator[tuple[Input, Any]]:
-        """Each input with its answer, or with its error."""
-        first = True
-        while chunk := list(itertools.islice(inputs, self.at_once)):
-            answers = self.answers([one.value for one in chunk], options)
-            if first and all(isinstance(answer, UserError) for answer in answers):
-                raise answers[0]  # the options are wrong, or every input is
-            first = False
-            yield from zip(chunk, answers, strict=True)
+    def header(self, options: Mapping[str, Any], format: Format) -> str:
+        """The line before the first part, where the first answer does not write it."""
+        return ""
+
+    def parts(self, inputs: Iterator[Input], options: Mapping[str, Any], lines: AnswerLines) -> Iterator[str]:
+        """The lines of all inputs, which are answered a part at a time; at the end remarks on the inputs."""
+        counts, first = Counter[str](), 0
+        while some := list(itertools.islice(inputs, self.at_once)):
+            counts.update(self.counts(some))
+            yield from self.part(some, first, options, lines)
+            first += len(some)
+        self.remark(counts)
+
+    def part(
+        self, inputs: Sequence[Input], first: int, options: Mapping[str, Any], lines: AnswerLines
+    ) -> Iterator[str]:
+        """The lines of some inputs, of which the first is number `first`; `options` are `prepared`.
+
+        The parts of a request, joined, are its output, however the inputs are divided.
+        """
+        if (drawn := self.draws(options)) and options.get("seed") is not None:  # of each input its own
+            options = {**options, "seed": options["seed"] + first * drawn}
+        answers = self.answers([one.value for one in inputs], options)
+        if not first and answers and all(isinstance(answer, UserError) for answer in answers):
+            raise answers[0]  # the options are wrong, or every input is
+        for one, answer in zip(inputs, answers, strict=True):
+            if line := lines(one.value, answer, one.kept):
+                yield line
+
+    def whole(self, request: Request, options: Mapping[str, Any]) -> UserError | None:
+        """The reason why a request can only be answered as a whole, not in parts; None if it can be."""
+        if type(self).run not in (Runner.run, PictureRunner.run):
+            problem = f"The runner of {self.model.task.name} has its own `run`, which answers a request as a whole."
+            return UserError(problem, "Leave --workers out.")
+        return None
+
+    def draws(self, options: Mapping[str, Any]) -> int:
+        """The number of answers that are drawn at random for each input; 0: they are computed."""
+        return 0
+
+    def counts(self, inputs: Sequence[Input]) -> Mapping[str, int]:
+        """Facts about inputs that `remark` reports, by name."""
+        return {}
+
+    def remark(self, counts: Mapping[str, int]) -> None:
+        """Notes about all inputs of a run, from the sums of their `counts`."""
 
     def answers(self, inputs: Sequence[Any], options: Mapping[str, Any]) -> Sequence[Any]:
         """The prediction for each input; or, where inputs are files, the error of one that could not be read."""
@@ -106,31 +156,9 @@ class Runner:
 
     def write(self, answered: Iterable[tuple[Input, Any]], format: Format) -> Iterator[str]:
         """Inputs and their answers as lines of a format."""
-        columns: list[str] = []
-        waiting: list[dict[str, Any]] = []  # errors before the first answer, whose record names the columns
-        total = failed = 0
+        lines = AnswerLines(self, format)
         for one, answer in answered:
-            total += 1
-            if wrong := isinstance(answer, UserError):
-                failed += 1
-                note(str(answer))
-            if format == "text":
-                yield "\n" if wrong else self.line(one.value, answer)
-                continue
-            found = {"input": str(one.value), "error": str(answer)} if wrong else self.record(one.value, answer)
-            record = with_kept(one.kept, found)
-            if format == "jsonl":
-                yield json.dumps(record, ensure_ascii=False, default=str) + "\n"
-            elif wrong and not columns:
-                waiting.append(record)
-            else:
-                if not columns:
-                    columns = [*record, *(["error"] if self.reads_files else [])]
-                    yield csv_line(columns)
-                    yield from (_csv_row(earlier, columns) for earlier in waiting)
-                yield _csv_row(record, columns)
-        if failed:
-            raise UserError(f"{failed} of {total} inputs could not be read.", "The others are above.")
+            yield lines(one.value, answer, one.kept)
 
     def record(self, one: Any, answer: Any) -> dict[str, Any]:
         """An input and its answer, for a program to read."""
@@ -167,7 +195,7 @@ class PictureRunner(Runner):
         if request.raw is not None:
             if picture is not None:
                 raise UserError("A picture shows a file, and standard input is not one.", "Give a file.")
-            yield from self.run_bytes(request, options)
+            yield from self.run_bytes(request, self.prepared(options, request.format))
             return
         if picture is None:
             yield from super().run(request, **options)
@@ -177,7 +205,8 @@ class PictureRunner(Runner):
         place, inputs = check_picture(picture), list(self.read(request))
         if len(inputs) != 1:
             raise UserError(f"A picture shows one input, and there are {len(inputs)}.", "Give one.")
-        answer, figure = self.answer_and_drawing(inputs[0].value, options)
+        self.remark(self.counts(inputs))
+        answer, figure = self.answer_and_drawing(inputs[0].value, self.prepared(options, request.format))
         figure.savefig(place, dpi=self.dpi)
         yield from self.write([(inputs[0], answer)], request.format)
 
@@ -226,27 +255,3 @@ def table_of(scores: Mapping[str, Any]) -> str:
         k: f"{v:,}" if isinstance(v, int) else f"{v:.4f}" if isinstance(v, float) else v for k, v in scores.items()
     }
     return "\n".join(f"{name:<{width}}  {value}" for name, value in shown.items())
-
-
-def with_kept(kept: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
-    """A record after its kept columns; a column with the name of a record's key becomes `given_…`.
-
-    >>> with_kept({"id": 7, "label": "bad"}, {"input": "fine", "label": "good"})
-    {'id': 7, 'given_label': 'bad', 'input': 'fine', 'label': 'good'}
-    """
-    return {f"given_{name}" if name in record else name: value for name, value in kept.items()} | dict(record)
-
-
-def _csv_row(record: Mapping[str, Any], columns: Sequence[str]) -> str:
-    """A record as a row of a table; missing values are empty."""
-    values = (record.get(column, "") for column in columns)
-    return csv_line(
-        [value if isinstance(value, (str, int, float)) else json.dumps(value, default=str) for value in values]
-    )
-
-
-def csv_line(row: Sequence[Any]) -> str:
-    """Values as a line of CSV."""
-    file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerow(row)
-    return file.getvalue()

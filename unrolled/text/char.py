@@ -51,7 +51,7 @@ class CharTokenizer(CountedTokenizer):
         return text
 
     @classmethod
-    def _counts(cls, texts: Iterable[str]) -> Counter[str]:
+    def counts(cls, texts: Iterable[str]) -> Counter[str]:
         counts: Counter[str] = Counter()
         for text in texts:
             for start in range(0, len(text), _BLOCK):

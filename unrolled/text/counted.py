@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from unrolled.errors import UserError
@@ -45,17 +45,33 @@ class CountedTokenizer(Tokenizer):
         lowercase: bool = False,
         specials: Sequence[str] = (),
     ) -> Self:
+        check_vocabulary_limits(min_count, max_size, at_least=len({UNK, *specials}) + 1)
+        counts = cls.counts(training_texts(texts, lowercase=lowercase))
+        return cls.of_counts(counts, min_count=min_count, max_size=max_size, lowercase=lowercase, specials=specials)
+
+    @classmethod
+    def of_counts(
+        cls,
+        counts: Mapping[str, int],
+        *,
+        min_count: int = 1,
+        max_size: int | None = None,
+        lowercase: bool = False,
+        specials: Sequence[str] = (),
+    ) -> Self:
+        """The tokenizer for texts whose tokens were counted; the texts of a split are counted apart and added up."""
         check_specials(specials)
         specials = (UNK, *(token for token in specials if token != UNK))
         check_vocabulary_limits(min_count, max_size, at_least=len(specials) + 1)
-        counts = cls._counts(training_texts(texts, lowercase=lowercase))
+        if not counts:
+            raise UserError("The training text is empty, or only white space.", "Give a text with something in it.")
         vocabulary = Vocabulary.from_counts(counts, specials=specials, min_count=min_count, max_size=max_size)
         if len(vocabulary) == len(specials):
             raise UserError(f"No {cls.noun} occurs min_count={min_count} times.", "Lower min_count or give more text.")
         return cls(vocabulary, lowercase=lowercase)
 
     def extended(self, texts: Iterable[str]) -> Self:
-        counts = self._counts(checked_texts(texts, lowercase=self.lowercase))
+        counts = self.counts(checked_texts(texts, lowercase=self.lowercase))
         vocabulary = self.vocabulary.extended(Vocabulary.from_counts(counts))
         return type(self)(vocabulary, lowercase=self.lowercase)
 
@@ -68,7 +84,7 @@ class CountedTokenizer(Tokenizer):
         return cls(vocabulary, lowercase=stored(data, "lowercase", bool))
 
     @classmethod
-    def _counts(cls, texts: Iterable[str]) -> Counter[str]:
+    def counts(cls, texts: Iterable[str]) -> Counter[str]:
         counts: Counter[str] = Counter()
         for text in texts:
             counts.update(cls.split(text))

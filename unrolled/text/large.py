@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from unrolled.errors import UserError
 from unrolled.text.files import iconv_command, not_text, reading
@@ -57,38 +57,61 @@ class Scan:
 
 def scan_text(path: Path) -> Scan:
     """Read a whole file in bounded memory and check that it is UTF-8 text."""
-    digest, characters, marks, blank = hashlib.sha256(), 0, [], True
+    begin = begin_of(path)
+    digest, characters, marks, blank = hashlib.sha256(_BOM[:begin]), 0, [], True
     with reading(path), path.open("rb") as file:
         end = path.stat().st_size
-        begin = len(_BOM) if file.read(len(_BOM)) == _BOM else 0
-        digest.update(_BOM[:begin])
-        file.seek(0)
-        if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-            raise UserError(
-                f"{path} is UTF-16, and a text of this size is read as UTF-8.",
-                f"Convert it: {iconv_command(path, 'utf-16')}",
-            )
         for start, raw in _segments(file, begin, end):
             marks.append((start, characters))
             digest.update(raw)
             text = _decoded(path, start, raw)
             blank = blank and text.isspace()
             characters += len(text)
+    not_empty(path, blank=blank)
+    return Scan(digest.hexdigest(), begin, end, characters, tuple(marks))
+
+
+def begin_of(path: Path) -> int:
+    """The place after a byte-order mark of UTF-8; an error for UTF-16."""
+    with reading(path), path.open("rb") as file:
+        start = file.read(len(_BOM))
+    if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        raise UserError(
+            f"{path} is UTF-16, and a text of this size is read as UTF-8.",
+            f"Convert it: {iconv_command(path, 'utf-16')}",
+        )
+    return len(_BOM) if start == _BOM else 0
+
+
+def not_empty(path: Path, *, blank: bool) -> None:
     if blank:
         raise UserError(f"{path} is empty.", "Give a text file with at least a few lines.")
-    return Scan(digest.hexdigest(), begin, end, characters, tuple(marks))
+
+
+def marks_of(text: LargeText) -> dict[str, Any]:
+    """The characters of a text, the (bytes, characters) at the start of each segment, and if all are white space."""
+    characters, marks, blank = 0, [], True
+    with reading(text.path), text.path.open("rb") as file:
+        for start, raw in _segments(file, text.begin, text.end):
+            marks.append((start, characters))
+            segment = _decoded(text.path, start, raw)
+            blank = blank and segment.isspace()
+            characters += len(segment)
+    return {"characters": characters, "marks": marks, "blank": blank}
 
 
 def byte_of(path: Path, found: Scan, character: int) -> int:
     """The byte offset of a character, by its number."""
-    start, before = next(mark for mark in reversed(found.marks) if mark[1] <= character)
+    at = max(number for number, mark in enumerate(found.marks) if mark[1] <= character)
+    start, before = found.marks[at]
+    stop = found.marks[at + 1][0] if at + 1 < len(found.marks) else found.end
     with reading(path), path.open("rb") as file:
-        _, raw = next(_segments(file, start, found.end))
-    head = raw.decode()
+        file.seek(start)
+        head = file.read(stop - start).decode()
     # a line end of two bytes is one character
-    at = head.replace("\r\n", "\n")[: character - before]
-    place = len(at.encode())
-    return start + place + (_line_ends_before(head, len(at)) if "\r\n" in head else 0)
+    text = head.replace("\r\n", "\n")[: character - before]
+    place = len(text.encode())
+    return start + place + (_line_ends_before(head, len(text)) if "\r\n" in head else 0)
 
 
 def _line_ends_before(text: str, characters: int) -> int:

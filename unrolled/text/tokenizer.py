@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from unrolled.errors import unknown_name
-from unrolled.text.base import Encoding, Tokenizer
+from unrolled.text.base import Encoding, Tokenizer, checked_texts
 from unrolled.text.bpe import BPETokenizer
 from unrolled.text.char import CharTokenizer
+from unrolled.text.counted import CountedTokenizer
 from unrolled.text.stream import StreamDecoder
 from unrolled.text.vocabulary import stored
 from unrolled.text.word import SymbolTokenizer, WordTokenizer
 
-__all__ = ["LEVELS", "Encoding", "StreamDecoder", "Tokenizer", "tokenizer_from_json", "train_tokenizer"]
+__all__ = ["LEVELS", "Encoding", "StreamDecoder", "Tokenizer", "counts_of", "tokenizer_from_json", "train_tokenizer"]
 
 LEVELS: dict[str, type[Tokenizer]] = {
     "char": CharTokenizer,
@@ -45,6 +47,21 @@ def train_tokenizer(
     [[0, 4], [5, 6]]
     """
     return _class_of(level).train(texts, min_count=min_count, max_size=max_size, lowercase=lowercase, specials=specials)
+
+
+def counts_of(level: str, texts: Iterable[str], *, lowercase: bool) -> dict[str, Any]:
+    """How often each token occurs in part of the texts, and if the part is only white space."""
+    kind, blank = _class_of(level), True
+    assert issubclass(kind, CountedTokenizer)
+
+    def seen() -> Iterator[str]:
+        nonlocal blank
+        for text in checked_texts(texts, lowercase=lowercase):
+            blank = blank and (not text or text.isspace())
+            yield text
+
+    counts = kind.counts(seen())
+    return {"counts": counts, "blank": blank}
 
 
 def tokenizer_from_json(data: object) -> Tokenizer:

@@ -393,10 +393,10 @@ def _other_targets(folder: Path, data: Path) -> Iterator[Target]:
 def _cache_targets(folder: Path, data: Path) -> Iterator[Target]:
     whole, book = folder / "cache", data / "book.txt"
     tokenizer = api.load(folder / "models" / "generate-lstm.safetensors").assets
-    cache = TokenCache(whole)
+    cache = TokenCache(whole, processes=1)
     text, _ = cache.text(book)
     cache.tokenizer(text, {"level": "char"}, lambda pieces: tokenizer)
-    expected = np.array(cache.ids(text, tokenizer, processes=1))
+    expected = np.array(cache.ids(text, tokenizer))
     for place in sorted(whole.rglob("*")):
         if place.suffix not in (".json", ".bin"):
             continue
@@ -407,7 +407,7 @@ def _cache_targets(folder: Path, data: Path) -> Iterator[Target]:
             shutil.rmtree(copy, ignore_errors=True)
             shutil.copytree(whole, copy)
             shutil.copy(path, copy / inside)
-            damaged = TokenCache(copy)
+            damaged = TokenCache(copy, processes=1)
             read, _ = damaged.text(book)
             damaged.tokenizer(read, {"level": "char"}, lambda pieces: tokenizer)
             if inside.parts[0] == "tokens":  # it would be made again by a process: slow, and tested elsewhere
@@ -415,7 +415,7 @@ def _cache_targets(folder: Path, data: Path) -> Iterator[Target]:
 
                 if _problem(copy / inside.parent, _smallest_type(len(tokenizer))) is not None:
                     return None
-            ids = damaged.ids(read, tokenizer, processes=1)
+            ids = damaged.ids(read, tokenizer)
             assert np.array_equal(ids, expected), "the cache gave other tokens"
             return len(ids)
 

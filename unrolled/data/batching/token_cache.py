@@ -12,8 +12,6 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
-import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,10 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.config.stored import parsed
+from unrolled.data.batching.token_jobs import cores, scanned, tokenised, trained
 from unrolled.errors import UserError, note
 from unrolled.text import Tokenizer, tokenizer_from_json
 from unrolled.text.files import reading
-from unrolled.text.large import LargeText, Scan, byte_of, scan_text
+from unrolled.text.large import LargeText, Scan, byte_of
 
 FORMAT = 1
 LARGE = 64 << 20  # bytes from which a text is cached by default
@@ -40,10 +39,15 @@ def default_folder() -> Path:
 
 
 class TokenCache:
-    """A folder of caches."""
+    """A folder of caches; `processes` make what is missing, by default one for each core."""
 
-    def __init__(self, folder: str | Path | None = None) -> None:
+    def __init__(self, folder: str | Path | None = None, processes: int | None = None) -> None:
         self.folder = Path(folder) if folder is not None else default_folder()
+        self.processes = processes
+
+    def _processes(self, size: int) -> int:
+        """The processes for so many bytes: one is enough for a small text."""
+        return self.processes or (cores() if size >= LARGE else 1)
 
     def text(self, path: str | Path, valid_fraction: float | None = None) -> tuple[LargeText, LargeText | None]:
         """A file as one text, or cut in two: the second part has this share of the characters."""
@@ -56,6 +60,12 @@ class TokenCache:
             LargeText(path, found.begin, cut, found.sha256),
             LargeText(path, cut, found.end, found.sha256),
         )
+
+    def trained(self, text: LargeText, level: str, **options: Any) -> Tokenizer:
+        """The tokenizer that `train_tokenizer` makes for the text."""
+        processes = self._processes(text.end - text.begin)
+        key = {"level": level, **options}
+        return self.tokenizer(text, key, lambda _: trained(text, level, processes, **options))
 
     def tokenizer(self, text: LargeText, settings: Any, make: Callable[[Iterator[str]], Tokenizer]) -> Tokenizer:
         """The tokenizer for the text with these settings (JSON); `make` trains it if it is not cached."""
@@ -70,7 +80,7 @@ class TokenCache:
             self._write(path, json.dumps(made.to_json()))
         return made
 
-    def ids(self, text: LargeText, tokenizer: Tokenizer, processes: int | None = None) -> NDArray[np.integer]:
+    def ids(self, text: LargeText, tokenizer: Tokenizer) -> NDArray[np.integer]:
         """The text's ids, (tokens,), memory-mapped."""
         stored = tokenizer.to_json()
         place = self.folder / "tokens" / _key(_named(text), stored)
@@ -79,7 +89,7 @@ class TokenCache:
                 note(f"The token cache {place} is damaged ({problem}) and is rebuilt.")
                 shutil.rmtree(place)
             if not place.exists():
-                self._build(place, text, stored, _smallest_type(len(tokenizer)), processes or os.cpu_count() or 1)
+                self._build(place, text, stored, _smallest_type(len(tokenizer)), self.processes or cores())
         about = json.loads((place / ABOUT).read_text())
         if not about["tokens"]:
             return np.empty(0, dtype=about["dtype"])
@@ -95,7 +105,7 @@ class TokenCache:
             try:
                 parts = text.split(processes)
                 files = [beside / f"part-{number}" for number in range(len(parts))]
-                _tokenise(parts, files, stored, dtype)
+                tokenised(parts, files, stored, dtype)
                 size, crc = _join(files, beside / IDS)
                 about = {"format": FORMAT, "dtype": dtype, "tokens": size // np.dtype(dtype).itemsize, "crc32": crc}
                 (beside / ABOUT).write_text(json.dumps(about))
@@ -115,7 +125,7 @@ class TokenCache:
                 return Scan(marks=marks, **{k: v for k, v in stored.items() if k != "state"})
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             pass  # not in the cache, or damaged
-        found = scan_text(path)
+        found = scanned(path, self._processes(now.st_size))
         kept = {"state": state, **vars(found)}
         self._write(known, json.dumps({**kept, "check": _key(kept)}))
         return found
@@ -146,38 +156,6 @@ class TokenCache:
                 f"The token cache {self.folder} could not be written: {error.strerror or error}.",
                 "Give another folder: data.cache=FOLDER.",
             ) from None
-
-
-def _tokenise(parts: Sequence[LargeText], files: Sequence[Path], stored: Any, dtype: str) -> None:
-    """Tokenise every part in its own process."""
-    running = []
-    try:
-        for part, out in zip(parts, files, strict=True):
-            job = {"path": str(part.path), "begin": part.begin, "end": part.end, "out": str(out), "dtype": dtype}
-            process = subprocess.Popen(
-                [sys.executable, "-m", "unrolled.text.tokenise"],
-                stdin=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                env={**os.environ, "TOKENIZERS_PARALLELISM": "false", "PYTHONPATH": os.pathsep.join(sys.path)},
-            )
-            running.append(process)
-            assert process.stdin is not None
-            process.stdin.write(json.dumps({**job, "tokenizer": stored}))
-            process.stdin.close()
-        for process in running:
-            assert process.stderr is not None
-            said = process.stderr.read()
-            if process.wait() == 2:
-                raise UserError(said.strip())
-            if process.returncode:
-                raise RuntimeError(f"tokenising failed:\n{said}")
-    finally:
-        for process in running:
-            process.kill()
-            process.wait()
-            assert process.stderr is not None
-            process.stderr.close()
 
 
 def _join(files: Sequence[Path], out: Path) -> tuple[int, int]:

@@ -18,15 +18,9 @@ from unrolled.search.ngram import arpa
 from unrolled.search.ngram.mixing import check_weights, fit_weights, mix_plain
 from unrolled.search.ngram.native import NativeNGram
 from unrolled.search.ngram.plain import END, UNKNOWN, Entry, PlainNGram, words_of
+from unrolled.search.ngram.shards import SUFFIX, Counts, is_counts, written_counts
 from unrolled.search.ngram.texts import Text, name_of, read_lines
-from unrolled.search.ngram.training import (
-    check_memory,
-    check_order,
-    check_prune,
-    check_scratch,
-    train_native,
-    train_plain,
-)
+from unrolled.search.ngram.training import asked, check_means, check_prune, counted, train_native, train_plain
 
 State = Any  # hashable; equal states have equal futures
 Backend = Literal["auto", "native", "reference"]
@@ -93,60 +87,94 @@ class NGram:
     @classmethod
     def train(
         cls,
-        text: Text,
+        text: Text | Counts,
         *,
-        order: int = 3,
+        order: int | None = None,
         prune: Sequence[int] = (0,),
         memory: int | str = "1G",
         scratch: str | Path | None = None,
+        workers: int = 1,
         backend: Backend = "auto",
     ) -> NGram:
         """Modified Kneser–Ney estimates from a text (see estimate.py for the equations).
 
         `text` is a file, with a sentence on each line, or sentences. n-grams that occur `prune[k - 1]` times or less
         are left out, of each order k; the last number goes for all higher orders. Counting holds about `memory` bytes
-        and the vocabulary; what is more goes to files in the folder `scratch`, which leave nothing behind. The model
-        itself is held in memory: `train_to` writes a larger one.
+        and the vocabulary; what is more goes to files in the folder `scratch`, which leave nothing behind. `workers`
+        are threads that count parts of a file. The model is held in memory: `train_to` writes a larger one.
+
+        A path in .counts, or `Counts` of several, has the counts of a text: `count_to` writes it. The default order is
+        theirs, or 3.
 
         >>> model = NGram.train(["the cat sat", "the cat ran", "a dog sat"], order=2)
         >>> model.score("the cat sat") > model.score("the dog sat") > model.score("sat dog the")
         True
         """
-        order = check_order(order)
-        prune, memory, folder = check_prune(prune, order), check_memory(memory), check_scratch(scratch)
+        text, order = asked(text, order)
+        prune, means = check_prune(prune, order), check_means(memory, scratch, workers)
         if picked(backend) == "native":
-            return cls(NativeNGram(train_native(text, order, prune, memory, folder).model()))
-        return cls(train_plain(text, order, prune))
+            return cls(NativeNGram(train_native(text, order, prune, means).model()))
+        return cls(train_plain(text, order, prune, means))
 
     @staticmethod
     def train_to(
         path: str | Path,
-        text: Text,
+        text: Text | Counts,
         *,
-        order: int = 3,
+        order: int | None = None,
         prune: Sequence[int] = (0,),
         memory: int | str = "1G",
         scratch: str | Path | None = None,
+        workers: int = 1,
         backend: Backend = "auto",
     ) -> list[int]:
         """The same to a new ARPA file, without ever holding the model; how many n-grams of each order it got."""
-        order = check_order(order)
-        prune, memory, folder = check_prune(prune, order), check_memory(memory), check_scratch(scratch)
+        text, order = asked(text, order)
+        prune, means = check_prune(prune, order), check_means(memory, scratch, workers)
 
         counts: list[int] = []
 
         def pieces() -> Iterator[bytes]:  # runs when it is certain that the file can be written
             if picked(backend) == "native":
-                trainer = train_native(text, order, prune, memory, folder)
+                trainer = train_native(text, order, prune, means)
                 counts.extend(trainer.counts)
                 yield from arpa.write_native(trainer)
             else:
-                model = train_plain(text, order, prune)
+                model = train_plain(text, order, prune, means)
                 counts.extend(model.count(length) for length in range(1, order + 1))
                 yield from arpa.write_plain(model)
 
         arpa.save(pieces(), Path(path))
         return counts
+
+    @staticmethod
+    def count_to(
+        path: str | Path,
+        text: Text | Counts,
+        *,
+        order: int | None = None,
+        memory: int | str = "1G",
+        scratch: str | Path | None = None,
+        workers: int = 1,
+    ) -> dict[str, int]:
+        """Counts a part of a text to a new file, in .counts; `sentences` and `words` of it.
+
+        `train(Counts(first, second, …))` gives the model of all parts, in their order, to the last bit.
+        """
+        text, order = asked(text, order)
+        means = check_means(memory, scratch, workers)
+        if not is_counts(path):
+            raise UserError(f"{path} is a file of counts.", f"Give it a name in {SUFFIX}.")
+        picked("native")
+        totals: dict[str, int] = {}
+
+        def pieces() -> Iterator[bytes]:
+            trainer = counted(text, order, [0] * order, means)
+            yield from written_counts(trainer, order)
+            totals.update(sentences=trainer.sentences, words=trainer.tokens)
+
+        arpa.save(pieces(), Path(path))
+        return totals
 
     def save(self, path: str | Path) -> None:
         """Writes a new ARPA file, packed where its name ends in .gz."""

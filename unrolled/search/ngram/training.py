@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,24 +14,70 @@ from unrolled.kernels.native_module import NATIVE
 from unrolled.search.ngram import arpa
 from unrolled.search.ngram.estimate import discounts_of, estimate
 from unrolled.search.ngram.plain import PlainNGram, words_of
-from unrolled.search.ngram.texts import Text, name_of, read_lines
+from unrolled.search.ngram.shards import Counts, add_counts, add_file, count_in_threads, is_counts, shown
+from unrolled.search.ngram.texts import Text, read_lines
 
 MOST_ORDER = 20
 
 
-def train_plain(text: Text, order: int, prune: Sequence[int]) -> PlainNGram:
+USUAL_ORDER = 3
+
+
+def asked(text: Text | Counts, order: int | None) -> tuple[Text | Counts, int]:
+    """The text, or the files of counts that it names, and the order of the model."""
+    files = Counts(text) if is_counts(text) else text  # type: ignore[arg-type]
+    if not isinstance(files, Counts):
+        return files, check_order(USUAL_ORDER if order is None else order)
+    if order not in (None, files.order):
+        raise UserError(f"order={order}, and {shown(files)} has counts of {files.order}-grams.", "Leave the order out.")
+    return files, files.order
+
+
+def check_means(memory: int | str, scratch: str | Path | None, workers: int) -> Means:
+    return Means(check_memory(memory), check_scratch(scratch), check_workers(workers))
+
+
+def train_plain(text: Text | Counts, order: int, prune: Sequence[int], means: Means) -> PlainNGram:
     """All counts in dictionaries."""
+    if isinstance(text, Counts) or means.workers > 1:
+        what = "Files of counts are" if isinstance(text, Counts) else f"workers={means.workers} is"
+        raise UserError(f"{what} for the C++ engine, and this one is the reference.", "Use backend='native'.")
     sentences = [words for line in arpa.lines_of(read_lines(text)) if (words := words_of(line))]
     _check_any(text, len(sentences))
     return estimate(sentences, order, prune)
 
 
-def train_native(text: Text, order: int, prune: Sequence[int], memory: int, folder: Path) -> Any:
-    """A KneserNey with its estimates made, to be taken as a model or as the pieces of a file."""
-    trainer = NATIVE.KneserNey(order, list(prune), memory, str(folder))
+@dataclass(frozen=True)
+class Means:
+    """Memory, files and threads of a training."""
+
+    memory: int  # bytes
+    folder: Path  # of scratch files
+    workers: int = 1  # threads that count parts of the text
+
+
+def counted(text: Text | Counts, order: int, prune: Sequence[int], means: Means) -> Any:
+    """A KneserNey that has counted a text: at once, in threads, or before, in files."""
+    trainer = NATIVE.KneserNey(order, list(prune), means.memory, str(means.folder))
     try:
-        for piece in read_lines(text):
-            trainer.feed(piece)
+        if isinstance(text, Counts):
+            for path in text.paths:
+                add_file(trainer, path)
+        elif means.workers > 1:
+            for other in count_in_threads(text, order, means.memory, means.folder, means.workers):
+                add_counts(trainer, other)
+        else:
+            for piece in read_lines(text):
+                trainer.feed(piece)
+    except RuntimeError as error:
+        raise _from_core(error, text) from None
+    return trainer
+
+
+def train_native(text: Text | Counts, order: int, prune: Sequence[int], means: Means) -> Any:
+    """A KneserNey with its estimates made, to be taken as a model or as the pieces of a file."""
+    trainer = counted(text, order, prune, means)
+    try:
         counts = trainer.adjust()
         _check_any(text, trainer.sentences)
         trainer.estimate([list(amounts) for amounts in discounts_of(counts, trainer.longest)])
@@ -39,17 +86,17 @@ def train_native(text: Text, order: int, prune: Sequence[int], memory: int, fold
     return trainer
 
 
-def _from_core(error: RuntimeError, text: Text) -> RuntimeError:
+def _from_core(error: RuntimeError, text: Text | Counts) -> RuntimeError:
     """An error of the C++ core: of a line of the text, or of its scratch files."""
     if str(error).startswith("scratch\n"):
         _, problem, fix = str(error).split("\n")
         return UserError(problem, fix)
-    return arpa.at_line(error, name_of(text))
+    return arpa.at_line(error, shown(text))
 
 
-def _check_any(text: Text, sentences: int) -> None:
+def _check_any(text: Text | Counts, sentences: int) -> None:
     if sentences == 0:
-        raise UserError(f"There are no words in {name_of(text)}.", "Give a text with a sentence on each line.")
+        raise UserError(f"There are no words in {shown(text)}.", "Give a text with a sentence on each line.")
 
 
 def check_order(order: int) -> int:
@@ -89,6 +136,12 @@ def check_memory(memory: int | str) -> int:
     if size < LEAST_MEMORY:
         raise UserError(f"memory={memory!r} is not a size from 64K up.", "Use one such as 500M or 2G.")
     return size
+
+
+def check_workers(workers: int) -> int:
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+        raise UserError(f"workers={workers!r} is not a number of threads.", "Use 1 or more.")
+    return workers
 
 
 def check_scratch(folder: str | Path | None) -> Path:

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from unrolled.data.readers.media.captions import Captioned, fitted_view, pictures_or_errors
+from unrolled.data.readers.media.captions import (
+    Captioned,
+    PicturePlace,
+    PictureReader,
+    fitted_view,
+    places_of_pictures,
+)
 from unrolled.data.signals.pictures import decode_picture
 from unrolled.data.signals.views import View
 from unrolled.errors import UserError
@@ -29,20 +35,10 @@ class PictureInput(Captioned):
     original: View | None = None
 
 
-@dataclass(frozen=True)
-class Unread:
-    """A picture that could not be read, and its error."""
-
-    name: str
-    error: UserError
-
-    def __str__(self) -> str:
-        return self.name
-
-
 class CaptionRunner(WritingRunner):
     """Describes the pictures of files, folders and archives."""
 
+    at_once: ClassVar[int] = 64  # pictures are held in memory as they were
     reads_files: ClassVar[bool] = True
     reads_bytes: ClassVar[bool] = True
     needs_attention = "model.decoder.attention=soft"
@@ -54,24 +50,38 @@ class CaptionRunner(WritingRunner):
         one = Captioned(fitted_view(View(pixels), self.model.assets.shape, "Standard input"), (), STANDARD_INPUT)
         yield from self.write([(Input(one), self.model.predict(one, **options))], request.format)
 
-    def inputs(self, request: Request) -> Iterator[PictureInput | Unread]:
-        """Every picture of the files of a request; texts and lines are paths too."""
-        for name, found in pictures_or_errors(paths_of(request)):
-            yield self._read(name, found)
+    def read(self, request: Request) -> Iterator[Input]:
+        """The place of every picture of the files of a request; texts and lines are paths too."""
+        for place in places_of_pictures(paths_of(request)):
+            yield Input(place)
 
-    def _read(self, name: str, found: View | UserError) -> PictureInput | Unread:
+    def inputs(self, request: Request) -> Iterator[PictureInput]:
+        """The pictures themselves; one that cannot be read is an error."""
+        reader = PictureReader()
+        for place in places_of_pictures(paths_of(request)):
+            found = self._read(reader, place)
+            if isinstance(found, UserError):
+                raise found
+            yield found
+
+    def _read(self, reader: PictureReader, place: PicturePlace) -> PictureInput | UserError:
+        found = reader.read(place)
         if isinstance(found, UserError):
-            return Unread(name, found)
+            return found
         try:
-            return PictureInput(fitted_view(found, self.model.assets.shape, name), (), name, original=found)
+            shape = self.model.assets.shape
+            return PictureInput(fitted_view(found, shape, place.name), (), place.name, original=found)
         except UserError as error:
-            return Unread(name, error)
+            return error
 
     def answers(self, inputs: Sequence[Any], options: Mapping[str, Any]) -> Sequence[Any]:
         """A `CaptionAnswer` of each picture, or the error of one that could not be read."""
-        read = [one for one in inputs if not isinstance(one, Unread)]
+        reader = PictureReader()
+        given = [self._read(reader, one) if isinstance(one, PicturePlace) else one for one in inputs]
+        reader.tell()
+        read = [one for one in given if not isinstance(one, UserError)]
         described = iter(self.model.predict(read, **options) if read else ())
-        return [one.error if isinstance(one, Unread) else next(described) for one in inputs]
+        return [one if isinstance(one, UserError) else next(described) for one in given]
 
     def drawable(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
         options, network = super().drawable(options), self.model.network
@@ -85,6 +95,7 @@ class CaptionRunner(WritingRunner):
             raise UserError("There is no caption to show.", "Train the model longer.")
         from unrolled.see.figures.caption import attention_maps, hard_attention_maps  # they need torch
 
+        one = self._read(PictureReader(), one) if isinstance(one, PicturePlace) else one
         picture = drawable_pixels(one.original if isinstance(one, PictureInput) else one)
         maps = hard_attention_maps if self._hard else attention_maps
         return maps(picture, answer.tokens, answer.attention, str(answer))
@@ -94,7 +105,7 @@ class CaptionRunner(WritingRunner):
         answer: CaptionAnswer = self.model.predict(inputs, **self.drawable(options))
         return self.draw(inputs if picture is None else picture, answer, options)
 
-    def record(self, one: Captioned, answer: CaptionAnswer) -> dict[str, Any]:
+    def record(self, one: Captioned | PicturePlace, answer: CaptionAnswer) -> dict[str, Any]:
         return {"input": one.name, "image": one.name, **self.ranked_record(answer)}
 
     def answer_record(self, answer: CaptionAnswer) -> dict[str, Any]:

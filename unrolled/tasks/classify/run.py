@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from unrolled.data.readers.labelled import FASTTEXT, is_fasttext, read_frames, without_labels
 from unrolled.data.readers.tables.read_table import Row, is_table, read_text_column
 from unrolled.data.readers.tables.standard_input import piped_texts
-from unrolled.data.readers.text import read_lines
+from unrolled.data.readers.text_lines import TextLines
 from unrolled.errors import UserError, note
 from unrolled.tasks.classify.predict import Classified, config_of
 from unrolled.tasks.classify.regression import PredictedNumber
@@ -21,12 +21,11 @@ class ClassifyRunner(Runner):
 
     keeps: ClassVar[bool] = True
 
-    def read(self, request: Request) -> Iterator[Input]:
-        empty = 0
-        for one in super().read(request):
-            empty += isinstance(one.value, str) and not one.value.strip()
-            yield one
-        if empty:
+    def counts(self, inputs: Sequence[Input]) -> dict[str, int]:
+        return {"empty": sum(isinstance(one.value, str) and not one.value.strip() for one in inputs)}
+
+    def remark(self, counts: Mapping[str, int]) -> None:
+        if empty := counts.get("empty"):
             note(f"{empty} inputs are empty: their answers reflect only how common each label is.")
 
     def inputs(self, request: Request) -> Iterator[Any]:
@@ -38,22 +37,26 @@ class ClassifyRunner(Runner):
         for file in request.files:
             yield from read_frames(file)
 
-    def rows(self, file: str, keep: Sequence[str] = ()) -> list[Row]:
+    def rows(self, file: str, keep: Sequence[str] = ()) -> Iterator[Row]:
         """The texts of a table like those of training, whose labels are not read; else the lines."""
-        column = self._column
         if is_fasttext(file) and not keep:
-            lines = enumerate(read_lines(file), 1)
-            return [Row((without_labels(line),), f"{file}:{number}") for number, line in lines]
-        rows = read_text_column(file, column, "text", 2, keep=keep, beside=["label"])
-        texts = {row.values[0].strip() for row in rows}
-        unnamed = column is None and is_table(Path(file)) and rows[0].place == f"{file}:1"  # it has no header
-        if unnamed and texts <= set(self.model.assets.labels):
-            shown = ", ".join(sorted(texts)[:3])
+            for number, line in enumerate(TextLines(file), 1):
+                yield Row((without_labels(line),), f"{file}:{number}")
+            return
+        labels, texts = set(self.model.assets.labels), set()
+        suspect = self._column is None and is_table(Path(file))
+        for row in read_text_column(file, self._column, "text", 2, keep=keep, beside=["label"]):
+            text = row.values[0].strip()
+            # without a header, a column of labels may be taken for the texts
+            suspect = suspect and text in labels and (bool(texts) or row.place == f"{file}:1")
+            if suspect:
+                texts.add(text)
+            yield row
+        if suspect:
             raise UserError(
-                f"The texts of {file} are the labels themselves: {shown}.",
+                f"The texts of {file} are the labels themselves: {', '.join(sorted(texts)[:3])}.",
                 "Say which column holds the texts: --set data.text_column=1",
             )
-        return rows
 
     def piped(self, lines: Iterable[str]) -> Iterator[str]:
         """Lines, or the texts of a table or of fastText's lines, whose labels are not read."""

@@ -21,8 +21,9 @@ from unrolled.data.readers.tables.number_cells import is_header, number_of, numb
 from unrolled.data.signals.categories import numbers_of
 from unrolled.data.signals.scaling import ColumnScaling
 from unrolled.errors import UserError, note
+from unrolled.tasks.answer_lines import Format
 from unrolled.tasks.forecast.stream import RowStream, check_held, check_roll_out, check_rows
-from unrolled.tasks.runner import Format, Request
+from unrolled.tasks.runner import Request
 
 if TYPE_CHECKING:
     from unrolled.model import Model

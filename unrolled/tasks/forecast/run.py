@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+from unrolled.errors import UserError
 from unrolled.tasks.forecast.predict import check_forecast_options
 from unrolled.tasks.forecast.rows import answers
 from unrolled.tasks.forecast.stream import RowStream
@@ -21,6 +22,12 @@ class ForecastRunner(Runner):
         """A line for each row, immediately; with `steps` the continuation of each series."""
         check_forecast_options(options)
         return answers(self.model, request, keep=request.keep, **options)
+
+    def whole(self, request: Request, options: Mapping[str, Any]) -> UserError:
+        return UserError(
+            "A forecast goes on from the rows before it: rows are answered one after the other, in one process.",
+            "Leave --workers out. Files of several series may be answered by several commands.",
+        )
 
     def report(self, scores: Mapping[str, Any]) -> str:
         rows = {name: " ".join(f"{k} {v:.4g}" for k, v in row.items()) for name, row in scores["columns"].items()}

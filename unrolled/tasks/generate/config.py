@@ -34,6 +34,9 @@ class DataSettings(Section):
     cache: str | None = Field(
         None, description="Folder where texts are kept as ids; none: texts of 64 MB and more, in ~/.cache/unrolled."
     )
+    cache_workers: int | None = Field(
+        None, ge=1, description="Processes that make what the cache lacks of a large text; none: one for each core."
+    )
     vectors: str | None = Field(
         None,
         json_schema_extra=only(level="word"),

@@ -46,7 +46,9 @@ class GenerateDescription(Description):
         ]
 
     def statistics(self, config: GenerateConfig, data: Data, assets: Tokenizer) -> dict[str, Any]:
-        train, valid = (ids_of(assets, text, config.data.cache) for text in (data.train, data.valid))
+        train, valid = (
+            ids_of(assets, text, config.data.cache, config.data.cache_workers) for text in (data.train, data.valid)
+        )
         facts = {
             "vocabulary": len(assets),
             "train tokens": len(train),

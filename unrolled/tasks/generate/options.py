@@ -27,7 +27,17 @@ WEIGHTS = Option(
 
 SEARCHING = (N_BEST, shared.RESCORE, shared.MARGIN, shared.PER_NODE)  # with a beam
 SAMPLING = (TEMPERATURE, TOP_K, TOP_P, MIN_P, REPETITION_PENALTY, SEED)  # without a beam
-TRAIN = ()
+TRAIN = (
+    Option(
+        "data.cache_workers",
+        "Processes that make the cache of a large text",
+        int,
+        default_text="one for each core",
+        minimum=1,
+        names=("--workers",),
+        metavar="N",
+    ),
+)
 RUN = (
     MAX_TOKENS,
     TEMPERATURE,

@@ -19,9 +19,9 @@ def read_texts(settings: DataSettings) -> Data:
     source = settings.train or f"{EMBEDDED}; its scores compare with nothing"
     train: Text
     valid: Text
-    how = settings.cache, settings.direction
-    if settings.train is not None and settings.valid is None and is_large(settings.train, *how):
-        train, end = TokenCache(settings.cache).text(settings.train, settings.valid_fraction)
+    how = settings.cache, settings.direction, settings.cache_workers
+    if settings.train is not None and settings.valid is None and is_large(settings.train, *how[:2]):
+        train, end = TokenCache(settings.cache, settings.cache_workers).text(settings.train, settings.valid_fraction)
         assert end is not None
         valid = end
     else:
@@ -42,11 +42,10 @@ def tokenizer_for(settings: DataSettings, text: Text, init: Tokenizer | None) ->
     options: dict[str, Any] = settings.model_dump(include={"min_count", "max_size", "lowercase"})
     if isinstance(text, str):
         return train_tokenizer(settings.level, [text], **options) if init is None else init.extended([text])
-    cache = TokenCache(settings.cache)
+    cache = TokenCache(settings.cache, settings.cache_workers)
     if init is not None:
         return cache.tokenizer(text, init.to_json(), init.extended)
-    key = {"level": settings.level, **options}
-    return cache.tokenizer(text, key, lambda texts: train_tokenizer(settings.level, texts, **options))
+    return cache.trained(text, settings.level, **options)
 
 
 def _mark(text: Text) -> bytes:

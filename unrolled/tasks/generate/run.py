@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from unrolled.errors import note
+from unrolled.tasks.answer_lines import Format
 from unrolled.tasks.generate.log_probs import log_probs_of
 from unrolled.tasks.generate.predict import (
     GenerationOptions,
@@ -18,7 +19,7 @@ from unrolled.tasks.generate.predict import (
     write_texts,
 )
 from unrolled.tasks.generate.search import Continuation
-from unrolled.tasks.runner import Request, Runner, ranked_lines
+from unrolled.tasks.runner import Input, Request, Runner, ranked_lines
 from unrolled.tasks.shared.error_table import error_table
 
 
@@ -27,21 +28,36 @@ class GenerateRunner(Runner):
 
     def run(self, request: Request, **options: Any) -> Iterator[str]:
         """A text is written while it is drawn; several, and those of a search, are written when all are done."""
-        chosen = with_words(self.model, GenerationOptions(**options))
-        options = {**options, "lexicon": chosen.lexicon}  # its files are read once for all prompts
+        options = self.prepared(options, request.format)
+        chosen = GenerationOptions(**options)
         prompts = list(self.inputs(request)) or [""]
-        unknown = sum(self.model.assets.unknowns(text) for text in prompts)
-        if unknown:
-            note(f"{unknown} tokens of the prompts were never seen in training, and are read as <unk>.")
         at_once = chosen.beam is None and len(prompts) == 1 and direction_of(self.model) == "forward"
         if request.format != "text" or not at_once:
             yield from super().run(replace(request, texts=prompts, files=(), lines=()), **options)
             return
+        self.remark(self.counts([Input(prompts[0])]))
         pieces = write_texts(self.model, prompts, chosen)
         first = next(pieces, (0, ""))  # reports wrong options before anything is written
         for _, piece in itertools.chain([(0, prompts[0]), first], pieces):
             yield piece
         yield "\n"
+
+    def prepared(self, options: Mapping[str, Any], format: Format) -> dict[str, Any]:
+        """The options with the files of the lexicon read, once for all prompts."""
+        return {**options, "lexicon": with_words(self.model, GenerationOptions(**options)).lexicon}
+
+    def counts(self, inputs: Sequence[Input]) -> dict[str, int]:
+        return {"unknown": sum(self.model.assets.unknowns(one.value) for one in inputs)}
+
+    def remark(self, counts: Mapping[str, int]) -> None:
+        if unknown := counts.get("unknown"):
+            note(f"{unknown} tokens of the prompts were never seen in training, and are read as <unk>.")
+
+    def draws(self, options: Mapping[str, Any]) -> int:
+        return 1 if options.get("beam") is None else 0
+
+    def whole(self, request: Request, options: Mapping[str, Any]) -> None:
+        """None: prompts are continued apart."""
 
     def record(self, one: str, answer: str) -> dict[str, Any]:
         """A prompt and its continuation; of a search also its scores, and its n-best list."""

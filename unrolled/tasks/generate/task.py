@@ -92,7 +92,7 @@ class Generate(Task):
     ) -> ContiguousWindows | ShuffledWindows:
         if training:
             check_own_outputs(config)
-        ids = directed(ids_of(assets, examples, config.data.cache), config.data.direction)
+        ids = directed(ids_of(assets, examples, config.data.cache, config.data.cache_workers), config.data.direction)
         rows = config.train.batch_size
         if training and len(ids) < 2 * rows:
             raise UserError(

@@ -38,16 +38,16 @@ def is_large(path: str | Path, cache: str | None, direction: Direction) -> bool:
     return True
 
 
-def read_either(path: str | Path, cache: str | None, direction: Direction) -> Text:
+def read_either(path: str | Path, cache: str | None, direction: Direction, workers: int | None = None) -> Text:
     """The whole of a file."""
-    return TokenCache(cache).text(path)[0] if is_large(path, cache, direction) else read_text(path)
+    return TokenCache(cache, workers).text(path)[0] if is_large(path, cache, direction) else read_text(path)
 
 
-def ids_of(tokenizer: Tokenizer, text: Text, cache: str | None) -> NDArray[np.integer]:
+def ids_of(tokenizer: Tokenizer, text: Text, cache: str | None, workers: int | None = None) -> NDArray[np.integer]:
     """The ids of a text, in its own order."""
     if isinstance(text, CorpusText):
         return text.once("ids", tokenizer, lambda: tokenizer.ids(text))
-    return tokenizer.ids(text) if isinstance(text, str) else TokenCache(cache).ids(text, tokenizer)
+    return tokenizer.ids(text) if isinstance(text, str) else TokenCache(cache, workers).ids(text, tokenizer)
 
 
 def count(ids: NDArray[np.integer], wanted: int | None) -> int:

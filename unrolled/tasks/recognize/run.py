@@ -27,10 +27,6 @@ class RecognizeRunner(PictureRunner):
     reads_bytes: ClassVar[bool] = True
     dpi: ClassVar[int] = 120
 
-    def run(self, request: Request, picture: str | None = None, **options: Any) -> Iterator[str]:
-        """A line for each input; with `picture` the labels of the only one are drawn over time."""
-        return super().run(request, picture, **options)
-
     def run_bytes(self, request: Request, options: Mapping[str, Any]) -> Iterator[str]:
         """The answer to standard input: sound as it arrives, a picture or frames as a whole."""
         reader: InputReader = self.model.assets.reader

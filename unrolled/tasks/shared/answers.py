@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.errors import UserError, note
-from unrolled.tasks.runner import PictureRunner, Request, ranked_lines
+from unrolled.tasks.answer_lines import Format
+from unrolled.tasks.runner import PictureRunner, ranked_lines
 from unrolled.tasks.shared.dictionary import with_dictionary
 from unrolled.tasks.shared.writing import WritingOptions
 
@@ -56,14 +57,18 @@ class WritingRunner(PictureRunner):
 
     needs_attention = ""  # the setting to train with, for the error of a model without attention
 
-    def run(self, request: Request, picture: str | None = None, **options: Any) -> Iterator[str]:
+    def prepared(self, options: Mapping[str, Any], format: Format) -> dict[str, Any]:
         if options.get("lexicon") is not None:  # files are read once for all inputs
             target = self.model.assets.target
             chosen = with_dictionary(WritingOptions(**options), target.tokenizer, form=target.form, end=target.end)
             options = {**options, "lexicon": chosen.lexicon}
-        if request.format != "text":
-            options = {"attention": self.attends, **options}
-        return super().run(request, picture, **options)
+        return dict(options) if format == "text" else {"attention": self.attends, **options}
+
+    def draws(self, options: Mapping[str, Any]) -> int:
+        if options.get("temperature") is None:
+            return 0
+        chosen = WritingOptions(**options)
+        return chosen.n_best if chosen.rescore is None else chosen.searched(chosen.n_best, chosen.beam)
 
     @property
     def attends(self) -> bool:

@@ -8,7 +8,8 @@ from typing import Any
 
 from unrolled.data.readers.tagged.frames import read_untagged_frames
 from unrolled.errors import UserError
-from unrolled.tasks.runner import Input, Request, Runner, csv_line
+from unrolled.tasks.answer_lines import AnswerLines, Format, csv_line
+from unrolled.tasks.runner import Input, Request, Runner
 from unrolled.tasks.tag.batches import unlabelled
 from unrolled.tasks.tag.columns import columns_of, frame_columns_of
 from unrolled.tasks.tag.documents import Document, Documents, in_a_row
@@ -27,31 +28,47 @@ class TagRunner(Runner):
         """
         if stream:
             yield from stream_lines(self.model, request)
-        elif self.model.assets.frames:
-            yield from self._run_frames(request, **options)
-        elif request.format == "jsonl":
-            yield from super().run(request, probabilities=True)
-        elif request.format == "csv":
-            yield "sentence,token,tag,probability\n"
-            found = self.answer(self.read(request), {"probabilities": True})
-            for number, (_, answer) in enumerate(found, 1):
-                yield "".join(csv_line((number, word, tag, round(p, 6))) for word, tag, p in answer)
-        else:
+        elif request.format == "text" and not self.model.assets.frames:
             yield from in_a_row(self._tagged(one) for one in self._documents(request))
+        else:
+            yield from super().run(request, **options)
 
-    def _run_frames(self, request: Request, segments: bool = False) -> Iterator[str]:
-        """A line of segments for each sequence; as csv a row for each frame, or with `segments` for each segment."""
-        if request.format != "csv":
-            yield from super().run(request, probabilities=request.format == "jsonl")
+    def prepared(self, options: Mapping[str, Any], format: Format) -> dict[str, Any]:
+        return {"probabilities": format != "text" and not (format == "csv" and options.get("segments"))}
+
+    def header(self, options: Mapping[str, Any], format: Format) -> str:
+        if format != "csv":
+            return ""
+        if not self.model.assets.frames:
+            return "sentence,token,tag,probability\n"
+        return "sequence,frame,tag,probability\n" if options["probabilities"] else "sequence,start,end,tag\n"
+
+    def part(
+        self, inputs: Sequence[Input], first: int, options: Mapping[str, Any], lines: AnswerLines
+    ) -> Iterator[str]:
+        """As csv there is a row for each word or frame; without probabilities for each segment of frames."""
+        if lines.format != "csv":
+            yield from super().part(inputs, first, options, lines)
             return
-        yield "sequence,start,end,tag\n" if segments else "sequence,frame,tag,probability\n"
-        found = self.answer(self.read(request), {"probabilities": not segments})
-        for number, (_, answer) in enumerate(found, 1):
-            if segments:
-                yield "".join(csv_line((number, start, end, kind)) for kind, start, end in answer.segments)
-            else:
+        for number, answer in enumerate(self.answers([one.value for one in inputs], options), first + 1):
+            if not isinstance(answer, FrameTags):
+                yield "".join(csv_line((number, word, tag, round(p, 6))) for word, tag, p in answer)
+            elif options["probabilities"]:
                 rows = zip(answer.tags, answer.probabilities, strict=True)
                 yield "".join(csv_line((number, at, tag, round(p, 6))) for at, (tag, p) in enumerate(rows))
+            else:
+                yield "".join(csv_line((number, start, end, kind)) for kind, start, end in answer.segments)
+
+    def whole(self, request: Request, options: Mapping[str, Any]) -> UserError | None:
+        if options.get("stream"):
+            return UserError("--stream answers each line as it comes.", "Leave it out, or --workers.")
+        plain = request.format == "text" and not self.model.assets.frames
+        if plain and any(one.write is not None for one in self._documents(request)):
+            return UserError(
+                "A file of CoNLL-U or columns comes back with its tags in place: it is written as a whole.",
+                "Leave --workers out, or ask for --format jsonl.",
+            )
+        return None
 
     def inputs(self, request: Request) -> Iterator[Any]:
         if shape := self.model.assets.frames:
@@ -79,8 +96,7 @@ class TagRunner(Runner):
             paths = paths_of(self.model, unlabelled(self.model, sentences))
             yield from document.write([self.model.assets.names(path) for path in paths])
         else:
-            for one, answer in self.answer(map(Input, document.sentences), {}):
-                yield self.line(one.value, answer)
+            yield from self.parts(map(Input, document.sentences), {}, AnswerLines(self, "text"))
 
     def record(self, one: Any, answer: Any) -> dict[str, Any]:
         if isinstance(answer, FrameTags):

@@ -15,7 +15,8 @@ from unrolled.data.readers.tagged.frames import Tagged, TaggedFrames
 from unrolled.data.readers.tagged.sentences import Sentence
 from unrolled.errors import UserError
 from unrolled.search.arrays import arrays_of
-from unrolled.tasks.runner import Format, Request, csv_line
+from unrolled.tasks.answer_lines import Format, csv_line
+from unrolled.tasks.runner import Request
 from unrolled.tasks.shared.stream_state import packed, unpacked
 from unrolled.tasks.tag.assets import TagAssets
 from unrolled.tasks.tag.predict import answer_of, frames_of_input, sentence_of_input

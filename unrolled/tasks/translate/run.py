@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from unrolled.data.readers.tables.read_table import Row, read_text_column
 from unrolled.data.readers.tables.standard_input import piped_texts
 from unrolled.errors import UserError, note
-from unrolled.tasks.runner import Input, Request, plain_scores, table_of
+from unrolled.tasks.runner import Input, plain_scores, table_of
 from unrolled.tasks.shared.answers import WritingRunner, rounded
 from unrolled.tasks.translate.assets import TranslateAssets
 from unrolled.tasks.translate.predict import Translation
@@ -23,22 +23,23 @@ class TranslateRunner(WritingRunner):
     keeps: ClassVar[bool] = True
     needs_attention = "model.decoder.attention=luong"
 
-    def read(self, request: Request) -> Iterator[Input]:
-        """The sources of a request; notes say how many are unlike those of training."""
+    def counts(self, inputs: Sequence[Input]) -> dict[str, int]:
+        """Numbers of what is unlike the sources of training."""
         assets: TranslateAssets = self.model.assets
-        unknown = long = 0
-        for one in super().read(request):
-            ids = assets.source.ids(one.value)
-            unknown += assets.source.count_unknown(ids)
-            long += len(ids) + 1 > assets.longest_source
-            yield one
-        if unknown:
+        ids = [assets.source.ids(one.value) for one in inputs]
+        return {
+            "unknown": sum(map(assets.source.count_unknown, ids)),
+            "long": sum(len(one) + 1 > assets.longest_source for one in ids),
+        }
+
+    def remark(self, counts: Mapping[str, int]) -> None:
+        if unknown := counts.get("unknown"):
             note(f"Tokens never seen in training are read as <unk>. There are {unknown}.")
-        if long:
-            longest = f"longer than any in training ({assets.longest_source - 1} tokens)"
+        if long := counts.get("long"):
+            longest = f"longer than any in training ({self.model.assets.longest_source - 1} tokens)"
             note(f"Sources {longest} may be translated poorly. There are {long}.")
 
-    def rows(self, file: str, keep: Sequence[str] = ()) -> list[Row]:
+    def rows(self, file: str, keep: Sequence[str] = ()) -> Iterator[Row]:
         """The sources of a table like those of training, whose targets are not read; else the lines."""
         return read_text_column(file, self._column, "source", 1, keep=keep, beside=["target"])
 

@@ -112,21 +112,65 @@ def some_pictures(files: Sequence[str | Path]) -> Iterator[tuple[str, View]]:
 
 def pictures_or_errors(files: Sequence[str | Path]) -> Iterator[tuple[str, View | UserError]]:
     """The same, with an error in the place of each unreadable file or picture."""
+    reader = PictureReader()
+    for one in places_of_pictures(files):
+        yield one.name, reader.read(one)
+    reader.tell()
+
+
+@dataclass(frozen=True)
+class PicturePlace:
+    """A picture that is not read yet: `inside` a file or folder, or the error of a file that has none."""
+
+    name: str
+    file: str
+    inside: str = ""
+    error: UserError | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def places_of_pictures(files: Sequence[str | Path]) -> Iterator[PicturePlace]:
+    """The place of every picture of files, folders and archives."""
     for file in files:
         try:
-            source, names = _opened(file)
+            names = _opened(file)[1]
         except UserError as error:
-            yield str(file), error
+            yield PicturePlace(str(file), str(file), error=error)
             continue
         for name in names:
-            found: View | UserError
-            try:
-                found = source.read(name, str(file))
-            except UserError as error:
-                found = error
-            yield (name if len(names) > 1 else str(file)), found
-        if source.animated:
-            note(f"{source.animated} pictures of {file} are animated: the first frame is used.")
+            yield PicturePlace(name if len(names) > 1 else str(file), str(file), name)
+
+
+class PictureReader:
+    """Reads pictures by their places; the file of the last one stays open."""
+
+    def __init__(self) -> None:
+        self._file, self._animated = "", dict[str, int]()
+        self._source: Pictures | None = None
+
+    def read(self, place: PicturePlace) -> View | UserError:
+        """A picture, or the reason why it cannot be read."""
+        if place.error is not None:
+            return place.error
+        try:
+            if self._source is None or place.file != self._file:
+                self._file, self._source = place.file, _opened(place.file)[0]
+            source = self._source
+            before = source.animated
+            view = source.read(place.inside, place.file)
+        except UserError as error:
+            return error
+        if more := source.animated - before:
+            self._animated[place.file] = self._animated.get(place.file, 0) + more
+        return view
+
+    def tell(self) -> None:
+        """Note how many pictures were animated."""
+        for file, number in self._animated.items():
+            note(f"{number} pictures of {file} are animated: the first frame is used.")
+        self._animated = {}
 
 
 def _opened(file: str | Path) -> tuple[Pictures, list[str]]:

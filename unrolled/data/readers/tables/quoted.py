@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from unrolled.errors import UserError
@@ -97,6 +98,25 @@ def streamed_rows(lines: Iterable[str], separator: str, name: str) -> Iterator[t
         if row is None:
             return
         yield line, row
+
+
+def with_ends(lines: Iterable[str]) -> Iterator[str]:
+    """Lines as a reader of csv takes them: with their ends, and cut at carriage returns too."""
+    for line in lines:
+        if "\r" in line:
+            yield from io.StringIO(f"{line}\n", newline="")
+        else:
+            yield f"{line}\n"
+
+
+def whole_rows(lines: Sequence[str]) -> Sequence[str]:
+    """The lines without those of a last row that goes on in the next line: one of its cells is an open quote.
+
+    >>> whole_rows(["a,b", "c,d", 'e,"f'])
+    ['a,b', 'c,d']
+    """
+    quotes = list(itertools.accumulate(line.count('"') for line in lines))
+    return lines[: max((at for at, count in enumerate(quotes, 1) if count % 2 == 0), default=len(lines))]
 
 
 def quoted_cells(line: str, separator: str, place: str) -> list[str]:

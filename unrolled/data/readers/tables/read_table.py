@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import itemgetter
@@ -10,11 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from unrolled.data.readers.tables.column_names import ROLES, column_key, find_columns, our_name
-from unrolled.data.readers.tables.headers import Lines, Wanted, kept_at, shortened, table_layout
-from unrolled.data.readers.tables.quoted import SEPARATORS, quoted_rows, table_separator, tabs_are_quoted
+from unrolled.data.readers.tables.headers import Wanted, kept_at, shortened, table_layout
+from unrolled.data.readers.tables.quoted import (
+    SEPARATORS,
+    streamed_rows,
+    table_separator,
+    tabs_are_quoted,
+    whole_rows,
+    with_ends,
+)
 from unrolled.data.readers.tables.records import json_records, names_in, open_parquet, parquet_records, value_of
 from unrolled.data.readers.tables.standard_input import looks_like_table
-from unrolled.data.readers.text import read_lines, read_text
+from unrolled.data.readers.text_lines import TextLines
 from unrolled.errors import UserError, note, unknown_name
 from unrolled.text.files import suffix_of
 
@@ -52,7 +59,7 @@ def read_table(
     beside: roles that are not read but whose names also identify a header.
     alike: a regular expression; columns with such names are in `Row.kept` too, where a row has them.
     """
-    return _rows(Wanted(Path(path), columns, roles, beside, keep, alike), also)
+    return list(_rows(Wanted(Path(path), columns, roles, beside, keep, alike), also))
 
 
 def _table_suffix(path: Path, also: Sequence[str]) -> str:
@@ -68,7 +75,7 @@ def is_table(path: Path) -> bool:
     suffix = suffix_of(path)
     if suffix not in (".tsv", ".txt"):
         return suffix in SUFFIXES
-    tabs = ["\t" in line for line in read_lines(path) if line.strip()]
+    tabs = ("\t" in line for line in TextLines(path) if line.strip())
     return any(tabs) if suffix == ".tsv" else all(tabs)
 
 
@@ -80,8 +87,8 @@ def read_text_column(
     *,
     keep: Sequence[str] = (),
     beside: Sequence[str] = (),
-) -> list[Row]:
-    """The inputs in a file: one column of a table, or the lines of any other file.
+) -> Iterator[Row]:
+    """The inputs in a file, one after the other: one column of a table, or the lines of any other file.
 
     Without a `column`, it is found by the names of its role; in a file without header it is number `place`. A .txt is
     a table if each of its lines has a tab.
@@ -90,71 +97,99 @@ def read_text_column(
     if not is_table(path):
         if keep:
             raise UserError(f"{path} is not a table: it has no columns to keep.", "Leave --keep out, or give a table.")
-        lines = read_lines(path)
-        if path.name.endswith((".tsv", ".tsv.gz")) and lines and find_columns(lines[:1], [role], f"{path}:1")[0] == 0:
-            note(f"{path}:1 is a header: {lines[0].strip()!r} is not answered.")
-            return [Row((line,), f"{path}:{number}") for number, line in enumerate(lines[1:], 2)]
-        if lines and (ending := looks_like_table(lines[0], column, role, beside[0] if beside else role)):
-            note(
-                f"{path}:1 looks like the first line of a table ({shortened(lines[0].strip(), 60)}), and the file is "
-                "read as plain text: each line is one input. "
-                f"For a table, give it a name that ends in {ending}."
-            )
-        return [Row((line,), f"{path}:{number}") for number, line in enumerate(lines, 1)]
-    rows = []
+        yield from _plain_lines(path, column, role, beside[0] if beside else role)
+        return
     for row in _rows(Wanted(path, [column], [role], beside, keep, places=(place,))):
         value = row.values[0]
         text = " ".join(map(str, value)) if isinstance(value, list) else "" if value is None else value
         if not isinstance(text, str):
             raise UserError(f"{row.place}: the {role} is {type(text).__name__}.", "Expected a text.")
-        rows.append(Row((text,), row.place, row.kept))
-    return rows
+        yield Row((text,), row.place, row.kept)
 
 
-def _rows(wanted: Wanted, also: Sequence[str] = ()) -> list[Row]:
+def _plain_lines(path: Path, column: str | None, role: str, beside: str) -> Iterator[Row]:
+    """Each line as an input; a note where the first looks like that of a table."""
+    lines = enumerate(TextLines(path), 1)
+    for number, line in lines:
+        named = number == 1 and path.name.endswith((".tsv", ".tsv.gz"))
+        if named and find_columns([line], [role], f"{path}:1")[0] == 0:
+            note(f"{path}:1 is a header: {line.strip()!r} is not answered.")
+            continue
+        if number == 1 and (ending := looks_like_table(line, column, role, beside)):
+            note(
+                f"{path}:1 looks like the first line of a table ({shortened(line.strip(), 60)}), and the file is "
+                "read as plain text: each line is one input. "
+                f"For a table, give it a name that ends in {ending}."
+            )
+        yield Row((line,), f"{path}:{number}")
+
+
+def _rows(wanted: Wanted, also: Sequence[str] = ()) -> Iterator[Row]:
     suffix = _table_suffix(wanted.path, also)
     read = _separated if suffix in (".tsv", ".txt", ".csv") else _records
-    rows = list(read(wanted, suffix))
-    if not rows:
+    empty = True
+    for row in read(wanted, suffix):
+        empty = False
+        yield row
+    if empty:
         raise UserError(f"{wanted.path} holds no example.", "Give a file with at least one row.")
-    return rows
 
 
 def _separated(wanted: Wanted, suffix: str) -> Iterator[Row]:
-    """Rows of text, quoted as in RFC 4180; in tab-separated files see `tabs_are_quoted`."""
-    path, text = wanted.path, read_text(wanted.path)
-    separator = table_separator(text) if suffix == ".csv" else "\t"
-    lines: Iterator[tuple[int, list[str]]]
-    if suffix == ".csv" or tabs_are_quoted(text):
-        lines = quoted_rows(text, separator, str(path))
-        if suffix != ".csv":
-            note(f"{path}: cells are quoted, as in a .csv; the quotes are removed.")
-    else:
-        lines = ((number, line.split("\t")) for number, line in enumerate(text.split("\n"), 1))
-    rows = [one for one in lines if one[1] and one[1] != [""]]
+    """Rows of text, quoted as in RFC 4180; in tab-separated files see `tabs_are_quoted`. The file's head decides."""
+    path, lines = wanted.path, TextLines(wanted.path)
+    head = "\n".join(lines.head if lines.short else whole_rows(lines.head))
+    separator = table_separator(head) if suffix == ".csv" else "\t"
+    quoted = suffix == ".csv" or tabs_are_quoted(head)
+    if quoted and suffix != ".csv":
+        note(f"{path}: cells are quoted, as in a .csv; the quotes are removed.")
+    first = list(_cells(head.split("\n"), separator, path, quoted=quoted))
     if 0 in wanted.numbers:
         raise UserError("A column is counted from 1, got 0.", "Give its number, or its name where the file has names.")
-    layout = table_layout(wanted, rows, named_only=suffix == ".csv")
-    _check_widths(path, rows, max(layout.positions) + 1, separator)
-    names = [cell.strip() for cell in rows[0][1]] if rows else []
+    layout = table_layout(wanted, first, named_only=suffix == ".csv")
+    names = [cell.strip() for cell in first[0][1]] if first else []
     kept = [(name, kept_at(wanted, names if layout.header else [], len(names), name)) for name in wanted.keep]
     kept += [(name, names.index(name)) for name in wanted.further(names if layout.header else [])]
-    body = rows[1:] if layout.header else rows
-    if layout.header and any(row == rows[0][1] for _, row in body):
-        again = [number for number, row in body if row == rows[0][1]]
-        note(f"{path}:{again[0]} repeats the header: {len(again)} such rows are left out.")
-        body = [one for one in body if one[1] != rows[0][1]]
+    rows = iter(first) if lines.short else _cells(lines, separator, path, quoted=quoted)
+    rows = _of_one_width(path, rows, max(layout.positions) + 1, separator)
+    if layout.header:
+        rows = _without_header(path, rows)
     pick, nothing = itemgetter(*layout.positions), dict[str, Any]()
     alone = len(layout.positions) == 1
-    for number, row in body:
+    for number, row in rows:
         values = (pick(row),) if alone else pick(row)
         yield Row(values, f"{path}:{number}", {name: row[at] for name, at in kept} if kept else nothing)
 
 
-def _check_widths(path: Path, rows: Lines, least: int, separator: str) -> None:
-    """Check that every row has as many columns as the first, and all wanted ones."""
-    width = len(rows[0][1]) if rows else 0
+def _cells(lines: Iterable[str], separator: str, path: Path, *, quoted: bool) -> Iterator[tuple[int, list[str]]]:
+    """The cells of each row that is not blank, with the number of its first line."""
+    if quoted:
+        rows = streamed_rows(with_ends(lines), separator, str(path))
+    else:
+        rows = ((number, line.split("\t")) for number, line in enumerate(lines, 1))
+    return (one for one in rows if one[1] and one[1] != [""])
+
+
+def _without_header(path: Path, rows: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
+    """The rows below the first, without those that repeat it."""
+    _, header = next(rows)
+    again, times = 0, 0
     for number, row in rows:
+        if row == header:
+            again, times = again or number, times + 1
+        else:
+            yield number, row
+    if times:
+        note(f"{path}:{again} repeats the header: {times} such rows are left out.")
+
+
+def _of_one_width(
+    path: Path, rows: Iterator[tuple[int, list[str]]], least: int, separator: str
+) -> Iterator[tuple[int, list[str]]]:
+    """The rows, checked to have as many columns as the first, and all wanted ones."""
+    width = None
+    for number, row in rows:
+        width = len(row) if width is None else width
         if len(row) != width or len(row) < least:
             kind = SEPARATORS[separator]
             found = f"no {kind}" if len(row) == 1 else f"{len(row)} {kind}-separated columns"
@@ -162,6 +197,7 @@ def _check_widths(path: Path, rows: Lines, least: int, separator: str) -> None:
                 f"{path}:{number} has {found}: {shortened(separator.join(row), 60)!r}.",
                 f"Expected {max(width, least)} columns, as in every row.",
             )
+        yield number, row
 
 
 def _records(wanted: Wanted, suffix: str) -> Iterator[Row]:

@@ -9,6 +9,7 @@ from typing import Any
 from unrolled.config.stored import parsed
 from unrolled.data.readers.tables.parquet import reading_parquet
 from unrolled.data.readers.text import read_text
+from unrolled.data.readers.text_lines import TextLines
 from unrolled.errors import UserError
 from unrolled.text.files import suffix_of
 
@@ -22,9 +23,9 @@ def json_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
     A .json file may have one object on each line too.
     """
-    text = read_text(path)
     suffix = suffix_of(path)
-    if suffix == ".json" and text.lstrip().startswith("["):
+    text = read_text(path) if suffix == ".json" else ""
+    if text.lstrip().startswith("["):
         whole = _parsed(text, str(path), IN_A_LIST)
         for number, record in enumerate(whole, 1):
             place = f"{path}, record {number}"
@@ -32,7 +33,7 @@ def json_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 raise UserError(f"{place} is {type(record).__name__}.", IN_A_LIST)
             yield place, record
         return
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(text.split("\n") if suffix == ".json" else TextLines(path), 1):
         if not line.strip():
             continue
         try:
