@@ -16,8 +16,10 @@ from pyarrow import parquet
 
 import unrolled.ray
 from tests.tasks.recognition import words, write_recordings
+from unrolled.data.batching.token_cache import TokenCache
 from unrolled.errors import UserError
 from unrolled.model import Model
+from unrolled.search import NGram
 from unrolled.tasks import Request
 
 Runs, Models = Callable[[str], Path], Callable[[str], Model]
@@ -110,6 +112,53 @@ def test_mistakes_are_told_before_anything_is_computed(run_of: Runs) -> None:
         table,
         run_of("forecast"),
     )
+
+
+class HereTasks(SimpleNamespace):
+    """Ray's tasks, done at once in this process."""
+
+    def remote(self, function: Any) -> Any:
+        return SimpleNamespace(remote=function)
+
+
+@pytest.fixture
+def tasks_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unrolled.ray, "_ray", lambda: HereTasks(get=lambda one: one))
+
+
+@pytest.mark.usefixtures("tasks_here")
+def test_an_ngram_model_of_parts_is_that_of_the_whole(tmp_path: Path) -> None:
+    parts = [tmp_path / f"part{number}.txt" for number in range(3)]
+    for number, part in enumerate(parts):
+        part.write_text("\n".join(TEXTS[number::3]) + "\n")
+    (tmp_path / "whole.txt").write_text("".join(part.read_text() for part in parts))
+    unrolled.ray.count(parts, tmp_path / "parts.arpa", order=3)
+    NGram.train_to(tmp_path / "whole.arpa", tmp_path / "whole.txt", order=3)
+    assert (tmp_path / "parts.arpa").read_bytes() == (tmp_path / "whole.arpa").read_bytes()
+
+
+@pytest.mark.usefixtures("tasks_here")
+def test_a_cache_made_in_tasks_is_that_of_processes(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(TEXTS) + "\n")
+
+    def made(folder: str) -> dict[str, bytes]:
+        cache = TokenCache(tmp_path / folder, processes=3)
+        whole, _ = cache.text(text)
+        cache.ids(whole, cache.trained(whole, "word"))
+        found = (tmp_path / folder).rglob("*")
+        return {str(p.relative_to(tmp_path / folder)): p.read_bytes() for p in found if p.is_file()}
+
+    with unrolled.ray.caching():
+        there = made("there")
+    assert there == made("here")
+    assert len(there) > 3
+
+
+@pytest.mark.usefixtures("tasks_here")
+def test_a_part_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="does not exist"):
+        unrolled.ray.count([tmp_path / "none.txt"], tmp_path / "out.arpa")
 
 
 def test_without_ray(run_of: Runs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,10 @@
-"""Models over large data on a Ray cluster: `unrolled.ray.predict(dataset, model)`."""
+"""Large data on a Ray cluster: the answers of a model, caches of texts, and n-gram models."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -11,10 +12,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import torch
 
+from unrolled.data.batching.token_jobs import jobs_done_by
 from unrolled.errors import UserError, unknown_name
 from unrolled.jobs import load_model
 from unrolled.model import Model, find_file
+from unrolled.search import NGram
+from unrolled.search.ngram import Counts
 from unrolled.tasks import TASKS, Request, Task
+from unrolled.text.tokenise import do
 
 if TYPE_CHECKING:
     from ray.data import Dataset
@@ -65,6 +70,72 @@ def predict(
         num_gpus=num_gpus or None,
     )
     return found
+
+
+@contextmanager
+def caching() -> Iterator[None]:
+    """A block in which the nodes of a cluster make a missing `data.cache`, `data.cache_workers` parts at the same time.
+
+    They must be able to read the text at its path. What they make comes back to this process, which writes the cache.
+    """
+    ray = _ray()
+
+    def begin(jobs: list[dict[str, Any]]) -> Callable[[], None]:
+        task = ray.remote(_file_made)
+        found = [(Path(job["out"]), task.remote(job)) for job in jobs]
+
+        def wait() -> None:
+            for path, content in found:
+                path.write_bytes(_got(ray, content))
+
+        return wait
+
+    with jobs_done_by(begin):
+        yield
+
+
+def count(
+    parts: Sequence[str | Path], out: str | Path, *, order: int = 3, prune: Sequence[int] = (0,), memory: str = "1G"
+) -> list[int]:
+    """Train an n-gram model on the parts of a text, each counted on a node: the bytes of training on the whole.
+
+    The nodes must be able to read the parts, whose order is that of the text. `memory` is that of each task, and of the
+    training that adds up. `out` is an ARPA file; what is returned is how many n-grams of each order it got.
+    """
+    ray = _ray()
+    task = ray.remote(_counts_made)
+    found = [task.remote(str(Path(part).absolute()), order, memory) for part in parts]
+    with TemporaryDirectory() as folder:
+        files = [Path(folder) / f"{number}.counts" for number in range(len(found))]
+        for file, content in zip(files, found, strict=True):
+            file.write_bytes(_got(ray, content))
+        totals: list[int] = NGram.train_to(out, Counts(*files), prune=prune, memory=memory)
+        return totals
+
+
+def _counts_made(part: str, order: int, memory: str) -> bytes:
+    """The file of counts of a part."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "part.counts"
+        NGram.count_to(file, part, order=order, memory=memory)
+        return file.read_bytes()
+
+
+def _file_made(job: dict[str, Any]) -> bytes:
+    """The file that a job makes."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "part"
+        do({**job, "out": str(file)})
+        return file.read_bytes()
+
+
+def _got(ray: Any, one: Any) -> bytes:
+    """What a task made, or the error of the user's that it met."""
+    try:
+        found: bytes = ray.get(one)
+        return found
+    except UserError as error:  # Ray's own class, and ours, with a traceback as its text
+        raise getattr(error, "cause", error) from None
 
 
 class Predictor:
