@@ -115,7 +115,7 @@ def memory(process: int) -> dict[str, int]:
 def sharing(model: str, texts: Path, workers: int, *, mapped: bool) -> dict[str, Any]:
     """The memory of workers that have answered something, each a process."""
     from unrolled.corpus import wire
-    from unrolled.corpus.work import Part, Work
+    from unrolled.corpus.work import CorpusPart, CorpusWork
     from unrolled.tasks.runner import Input
 
     command = ["-m", "unrolled.corpus.worker"] if mapped else ["-c", COPIED]
@@ -127,12 +127,12 @@ def sharing(model: str, texts: Path, workers: int, *, mapped: bool) -> dict[str,
     try:
         for process in running:
             assert process.stdin is not None
-            wire.send(process.stdin, (Work(model, "text"), 1))
+            wire.send(process.stdin, (CorpusWork(model, "text"), 1))
         for process in running:
             assert process.stdin is not None
             assert process.stdout is not None
             wire.receive(process.stdout)
-            wire.send(process.stdin, Part(0, inputs))
+            wire.send(process.stdin, CorpusPart(0, inputs))
         for process in running:
             assert process.stdout is not None
             wire.receive(process.stdout)
@@ -156,7 +156,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=Path(__file__).parent / "results" / "corpus.json")
     asked = parser.parse_args()
     found = json.loads(asked.json.read_text()) if asked.json.exists() else {}
-    found["machine"], found["command"] = machine(), " ".join(sys.argv)
+    found["machine"], found["command"] = machine(), " ".join(Path(word).name if "/" in word else word for word in sys.argv)
     for task, given, lines, options in (
         ("classify", asked.classify, asked.lines, []),
         ("translate", asked.translate, asked.sources, ["--max-tokens", "30"]),

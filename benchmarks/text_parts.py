@@ -5,8 +5,8 @@
 The cache of a text of `--megabytes` (the built-in one, with numbers) is made by one process and by `--workers`; a
 3-gram model of `--words`, by default of the Penn Treebank in UNROLLED_DATA, by one thread and by as many. Both must be
 the same bytes. Wall seconds stand beside CPU seconds: those of the thread that waits for the others, and those of all
-others. What the way through would take on idle cores is the first and a share of the second: `path`. On a machine that
-others use, only the ratio of the paths says something.
+others. What the way through would take on idle cores is the first and, where it waits, a share of the second: `path`.
+On a machine that others use, only the ratio of the paths says something.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ from unrolled.search.ngram.estimate import discounts_of
 from unrolled.search.ngram.training import check_means, counted
 
 
-def spent(work: Callable[[], object], workers: int) -> dict[str, float]:
-    """Seconds of some work: wall, CPU of this thread, CPU of other threads and processes, and the way through."""
+def spent(work: Callable[[], object], processes: int | None = None) -> dict[str, float]:
+    """Seconds of some work: wall, CPU of this thread, CPU of others, and the way through.
+
+    This thread waits for `processes`; without them, other threads work beside it.
+    """
     wall, own, every, before = time.perf_counter(), time.thread_time(), time.process_time(), os.times()
     work()
     after = os.times()
@@ -39,7 +42,7 @@ def spent(work: Callable[[], object], workers: int) -> dict[str, float]:
     own = time.thread_time() - own
     others = time.process_time() - every - own + children
     wall = time.perf_counter() - wall
-    return {"wall": wall, "own": own, "others": others, "path": own + others / workers}
+    return {"wall": wall, "own": own, "others": others, "path": own + (others / processes if processes else 0)}
 
 
 def digest(folder: Path) -> str:
@@ -62,18 +65,20 @@ def cached(path: Path, folder: Path, level: str, workers: int) -> dict[str, Any]
 
 
 def grams(path: Path, out: Path, workers: int) -> dict[str, Any]:
-    """Counting a text, and the rest of its training."""
+    """The steps of training on a text."""
     means, trainers = check_means("1G", None, workers), list[Any]()
-    found = {"count": spent(lambda: trainers.append(counted(path, 3, [0, 0, 0], means)), workers)}
-    trainer = trainers[0]
+    found = {"count": spent(lambda: trainers.append(counted(path, 3, [0, 0, 0], means)))}
+    trainer, counts = trainers[0], list[Any]()
+    found["adjust"] = spent(lambda: counts.append(trainer.adjust()))
+    amounts = [list(one) for one in discounts_of(counts[0], trainer.longest)]
+    found["estimate"] = spent(lambda: trainer.estimate(amounts))
 
-    def rest() -> None:
-        trainer.estimate([list(one) for one in discounts_of(trainer.adjust(), trainer.longest)])
+    def write() -> None:
         with out.open("wb") as file:
             while piece := trainer.next():
                 file.write(piece)
 
-    found["estimate and write"] = spent(rest, 1)
+    found["write"] = spent(write)
     return found
 
 
@@ -84,7 +89,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--json", type=Path, default=Path(__file__).parent / "results" / "text_parts.json")
     asked = parser.parse_args()
-    found: dict[str, Any] = {"machine": machine(), "command": " ".join(sys.argv), "load": os.getloadavg()[0]}
+    found: dict[str, Any] = {"machine": machine(), "command": " ".join(Path(word).name if "/" in word else word for word in sys.argv), "load": os.getloadavg()[0]}
     ways = (1, asked.workers)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

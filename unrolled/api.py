@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unrolled.config import changes_of
-from unrolled.corpus import Corpus, Work, run_corpus
+from unrolled.corpus import CorpusRun, CorpusWork, run_corpus
 from unrolled.corpus.loading import format_of, load_either
 from unrolled.corpus.work import place_of
 from unrolled.errors import UserError, unknown_name
@@ -106,11 +106,11 @@ def run(
     if form not in FORMATS:
         raise unknown_name("format", form, FORMATS)
     if isinstance(model, Model):
-        work = Work("", form, options, set, str(model.device), place_of(model.task))
+        work = CorpusWork("", form, options, set, str(model.device), place_of(model.task))
     else:
-        work = Work(str(model), form, options, set, device)
+        work = CorpusWork(str(model), form, options, set, device)
     request = Request(files=[str(file) for file in given], format=form, keep=keep)
-    run_corpus(Corpus(work, request, place, workers, force, quiet), loaded)
+    run_corpus(CorpusRun(work, request, place, workers, force, quiet), loaded)
 
 
 def resume(

@@ -138,7 +138,7 @@ void bind_ngram(nb::module_& m) {
       .def("finish", &ArpaReader::finish, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("unigram_sum", &ArpaReader::unigram_sum);
   nb::class_<KneserNey>(m, "KneserNey")
-      .def(nb::init<int, std::vector<uint32_t>, size_t, std::string>())
+      .def(nb::init<int, std::vector<uint32_t>, size_t, std::string, int>())
       .def("feed", [](KneserNey& self, nb::bytes piece) {
         const std::string_view text(piece.c_str(), piece.size());
         nb::gil_scoped_release release;

@@ -20,14 +20,14 @@ float number(uint32_t bits) { return std::bit_cast<float>(bits); }
 
 }  // namespace
 
-KneserNey::KneserNey(int order, std::vector<uint32_t> prune, size_t memory, std::string folder)
-    : order_(order), prune_(std::move(prune)), memory_(memory), folder_(std::move(folder)), by_context_(order + 1),
+KneserNey::KneserNey(int order, std::vector<uint32_t> prune, size_t memory, std::string folder, int threads)
+    : order_(order), prune_(std::move(prune)), memory_(memory), folder_(std::move(folder)), threads_(threads), by_context_(order + 1),
       discounted_(order + 1), left_(order + 1), finished_(order + 1),
       counts_of_counts_(order + 1, std::vector<uint64_t>(6)), heads_(order + 2), left_heads_(order + 1) {
   if (order < 1 || order > NGramModel::kMostOrder || prune_.size() != static_cast<size_t>(order))
     throw std::invalid_argument("an order from 1 to 255, and a threshold for each");
   for (const char* special : {"<unk>", "<s>", "</s>"}) words_.add(special);
-  counted_ = std::make_unique<Sorter>(order + 1, order, true, memory_ / 2, folder_);
+  counted_ = std::make_unique<Sorter>(order + 1, order, true, memory_ / 2, folder_, threads_);
 }
 
 // What sorting one order may take: a quarter of the memory for the highest, another for all others. Two such sorts of
@@ -127,7 +127,7 @@ void KneserNey::add_counts(std::string_view records) {
 
 std::vector<std::vector<uint64_t>> KneserNey::adjust() {
   lines_.finish([this](std::string_view line) { read(line); });
-  for (int k = 2; k <= order_; ++k) by_context_[k] = std::make_unique<Sorter>(k + 1, k, false, share(k), folder_);
+  for (int k = 2; k <= order_; ++k) by_context_[k] = std::make_unique<Sorter>(k + 1, k, false, share(k), folder_, threads_);
   unigrams_.assign(words_.size(), 0);
   // Of the n-grams that the last one counted ends in, those that may go on: their words are the first of `last`.
   std::vector<uint32_t> last(order_, kBegin), adjusted(order_ + 1), actual(order_ + 1);
@@ -203,7 +203,7 @@ void KneserNey::discount_unigrams(const std::vector<double>& discounts) {
 void KneserNey::discount(int length, const std::vector<double>& discounts) {
   Sorter& from = *by_context_[length];
   const int contexts = length - 1;
-  discounted_[length] = std::make_unique<Sorter>(length + 2, length, false, share(length), folder_);
+  discounted_[length] = std::make_unique<Sorter>(length + 2, length, false, share(length), folder_, threads_);
   left_[contexts] = std::make_unique<Spool>(contexts + 1, share(contexts) / 2, folder_);
   std::vector<uint32_t> context(contexts + 1), record(length + 2);
   std::vector<std::pair<uint32_t, uint32_t>> group;  // last word, count

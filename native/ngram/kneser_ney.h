@@ -21,8 +21,8 @@ namespace unrolled {
 class KneserNey {
  public:
   // N-grams counted `prune[k - 1]` times or less are left out, of each order k; `memory` in bytes, for all but the
-  // vocabulary and the n-grams of one context.
-  KneserNey(int order, std::vector<uint32_t> prune, size_t memory, std::string folder);
+  // vocabulary and the n-grams of one context. `threads` sort, which is most of the work.
+  KneserNey(int order, std::vector<uint32_t> prune, size_t memory, std::string folder, int threads);
 
   // The next bytes of a text, cut anywhere; a sentence on each line.
   void feed(std::string_view bytes);
@@ -75,6 +75,7 @@ class KneserNey {
   const std::vector<uint32_t> prune_;
   const size_t memory_;
   const std::string folder_;
+  const int threads_;
 
   Words words_;
   Lines lines_;

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <stdexcept>
+#include <thread>
 
 #include "runtime/platform.h"
 
@@ -19,22 +20,36 @@ constexpr size_t kMostRuns = 64;    // files that are open at once
                            "Choose another folder for scratch files, or more memory.");
 }
 
+constexpr ptrdiff_t kWorthAThread = 1 << 15;  // records
+
+// In place: what is smaller goes to one thread, the rest to others.
+template <class Place, class Less>
+void sort_in_threads(Place first, Place last, const Less& less, int threads) {
+  if (threads < 2 || last - first < kWorthAThread) return std::sort(first, last, less);
+  const int half = threads / 2;
+  const Place middle = first + (last - first) / threads * half;
+  std::nth_element(first, middle, last, less);
+  std::thread other([=, &less] { sort_in_threads(middle, last, less, threads - half); });
+  sort_in_threads(first, middle, less, half);
+  other.join();
+}
+
 template <int Width>
-void sort_records(uint32_t* data, size_t count, int keys) {
+void sort_records(uint32_t* data, size_t count, int keys, int threads) {
   using Record = std::array<uint32_t, Width>;
   auto* records = reinterpret_cast<Record*>(data);
-  std::sort(records, records + count, [keys](const Record& a, const Record& b) {
+  const auto less = [keys](const Record& a, const Record& b) {
     return std::lexicographical_compare(a.begin(), a.begin() + keys, b.begin(), b.begin() + keys);
-  });
+  };
+  sort_in_threads(records, records + count, less, threads);
 }
 
 // Records too wide for a sort of their own: pointers to them are sorted.
-void sort_wide(std::vector<uint32_t>& data, int width, int keys) {
+void sort_wide(std::vector<uint32_t>& data, int width, int keys, int threads) {
   std::vector<const uint32_t*> order(data.size() / width);
   for (size_t i = 0; i < order.size(); ++i) order[i] = data.data() + i * width;
-  std::sort(order.begin(), order.end(), [keys](const uint32_t* a, const uint32_t* b) {
-    return std::lexicographical_compare(a, a + keys, b, b + keys);
-  });
+  const auto less = [keys](const uint32_t* a, const uint32_t* b) { return std::lexicographical_compare(a, a + keys, b, b + keys); };
+  sort_in_threads(order.begin(), order.end(), less, threads);
   std::vector<uint32_t> sorted;
   sorted.reserve(data.capacity());
   for (const uint32_t* record : order) sorted.insert(sorted.end(), record, record + width);
@@ -123,8 +138,8 @@ struct Sorter::Run {
   }
 };
 
-Sorter::Sorter(int width, int keys, bool sum, size_t bytes, std::string folder)
-    : width_(width), keys_(keys), sum_(sum), most_(std::max<size_t>(bytes / 4 / width, 2) * width), folder_(std::move(folder)) {
+Sorter::Sorter(int width, int keys, bool sum, size_t bytes, std::string folder, int threads)
+    : width_(width), keys_(keys), threads_(threads), sum_(sum), most_(std::max<size_t>(bytes / 4 / width, 2) * width), folder_(std::move(folder)) {
   memory_.reserve(most_);
 }
 
@@ -147,14 +162,14 @@ void Sorter::add(const uint32_t* record) {
 void Sorter::sort_memory() {
   const size_t count = memory_.size() / width_;
   switch (width_) {
-    case 2: sort_records<2>(memory_.data(), count, keys_); break;
-    case 3: sort_records<3>(memory_.data(), count, keys_); break;
-    case 4: sort_records<4>(memory_.data(), count, keys_); break;
-    case 5: sort_records<5>(memory_.data(), count, keys_); break;
-    case 6: sort_records<6>(memory_.data(), count, keys_); break;
-    case 7: sort_records<7>(memory_.data(), count, keys_); break;
-    case 8: sort_records<8>(memory_.data(), count, keys_); break;
-    default: sort_wide(memory_, width_, keys_);
+    case 2: sort_records<2>(memory_.data(), count, keys_, threads_); break;
+    case 3: sort_records<3>(memory_.data(), count, keys_, threads_); break;
+    case 4: sort_records<4>(memory_.data(), count, keys_, threads_); break;
+    case 5: sort_records<5>(memory_.data(), count, keys_, threads_); break;
+    case 6: sort_records<6>(memory_.data(), count, keys_, threads_); break;
+    case 7: sort_records<7>(memory_.data(), count, keys_, threads_); break;
+    case 8: sort_records<8>(memory_.data(), count, keys_, threads_); break;
+    default: sort_wide(memory_, width_, keys_, threads_);
   }
   if (!sum_ || count == 0) return;
   uint32_t* last = memory_.data();

@@ -48,7 +48,7 @@ class Spool {
 // numbers added up.
 class Sorter {
  public:
-  Sorter(int width, int keys, bool sum, size_t bytes, std::string folder);
+  Sorter(int width, int keys, bool sum, size_t bytes, std::string folder, int threads);
   ~Sorter();
   void add(const uint32_t* record);
   // As Spool's.
@@ -66,7 +66,7 @@ class Sorter {
   const uint32_t* smallest();
   void advance();
 
-  const int width_, keys_;
+  const int width_, keys_, threads_;
   const bool sum_;
   const size_t most_;
   const std::string folder_;

@@ -216,8 +216,8 @@ def stop_at(patch: pytest.MonkeyPatch, number: int) -> list[str]:
 
     for name in ("_begin", "_write", "append", "_cut"):
         watched(PartFile, name)
-    watched(part_file.Path, "replace")
-    watched(part_file.shutil, "rmtree")
+    watched(Path, "replace")
+    watched(shutil, "rmtree")
     watched(Alone, "submit")
     return events
 

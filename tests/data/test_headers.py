@@ -129,8 +129,9 @@ def test_half_a_header_is_refused(tmp_path: Path) -> None:
     )
     with pytest.warns(Note, match=r"is a header; columns: label 'mark', text 'sentence'"):
         assert read_labelled(path, label_column="mark")[0].labels == ("7",)
+    path = write(tmp_path / "u.tsv", ["words of it", "label"], ROWS)
     with pytest.raises(UserError, match=r"looks like a header .* no name fits the text column\."):
-        read_text_column(write(tmp_path / "u.tsv", ["words of it", "label"], ROWS), None, "text", 2, beside=["label"])
+        list(read_text_column(path, None, "text", 2, beside=["label"]))
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_a_missing_column_is_told_with_its_key(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no column 'label'\. .* or its number: --set data\.label_column=…$"):
         read_labelled(tmp_path / "t.csv")
     with pytest.raises(UserError, match=r"no column 'said'\. .* or its number: --set data\.text_column=…$"):
-        read_text_column(tmp_path / "t.csv", "said", "text", 2)
+        list(read_text_column(tmp_path / "t.csv", "said", "text", 2))
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_lines_are_no_table(tmp_path: Path) -> None:
     assert texts(tmp_path / "a.txt") == ["a\tone", "two"]
     (tmp_path / "a.jsonl").write_text('{"text": 3}\n')
     with pytest.raises(UserError, match=r"a\.jsonl:1: the text is int\. Expected a text\."):
-        read_text_column(tmp_path / "a.jsonl", None, "text", 2)
+        list(read_text_column(tmp_path / "a.jsonl", None, "text", 2))
 
 
 def test_a_missing_table(tmp_path: Path) -> None:

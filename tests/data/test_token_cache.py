@@ -84,8 +84,8 @@ def test_the_cache_is_made_once(book: Path, tmp_path: Path, monkeypatch: pytest.
     def never(*_: Any) -> None:
         raise AssertionError("it was made again")
 
-    monkeypatch.setattr(token_cache, "_tokenise", never)
-    monkeypatch.setattr(token_cache, "scan_text", never)
+    monkeypatch.setattr(token_cache, "tokenised", never)
+    monkeypatch.setattr(token_cache, "scanned", never)
     again, _ = cache.text(book)
     assert np.array_equal(cache.ids(again, made), first)
     other = train_tokenizer("char", text.segments(), lowercase=True)

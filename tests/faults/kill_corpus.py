@@ -15,6 +15,7 @@ import platform
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -113,14 +114,13 @@ class Campaign:
 
         def begun() -> object:
             pids: list[int] = []
-            start = crew.Popen
 
             def started(*given: Any, **options: Any) -> Any:
-                process = start(*given, **options)
+                process = subprocess.Popen(*given, **options)
                 pids.append(process.pid)
                 return process
 
-            crew.Popen = started  # type: ignore[misc, assignment]
+            vars(crew)["Popen"] = started
 
             def kill() -> None:
                 time.sleep(delay)

@@ -31,7 +31,7 @@ Memory = Annotated[str, typer.Option(help="Memory for counting: 500M, 4G.")]
 Scratch = Annotated[
     Path | None, typer.Option(metavar="FOLDER", help="Folder for temporary files. Default: the system's.")
 ]
-CountWorkers = Annotated[int, typer.Option(min=1, metavar="N", help="Threads that count parts of the text.")]
+CountWorkers = Annotated[int, typer.Option(min=1, metavar="N", help="Threads.")]
 
 
 @lm.command(cls=Verb)

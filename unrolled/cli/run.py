@@ -25,8 +25,8 @@ FILES = (b"RIFF", b"RF64", b"fLaC", b"OggS", b"ID3", b"\x89PNG", b"\xff\xd8\xff"
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """Where the answers go, and how many processes make them."""
+class AnswerFile:
+    """The file of the answers, and the processes that make them."""
 
     out: Annotated[
         Path | None,
@@ -38,7 +38,7 @@ class Outcome:
 
 def run(
     model: ModelPath,
-    outcome: Outcome,
+    answers: AnswerFile,
     files: Annotated[
         list[str] | None, typer.Argument(metavar="FILE", help="Inputs; none or -: standard input.")
     ] = None,
@@ -66,7 +66,7 @@ def run(
     """
     from unrolled.tasks import Request
 
-    form = _format(format, as_json, outcome.out)
+    form = _format(format, as_json, answers.out)
     loaded = load_either(model, own, device).read_as(overrides)
     options = chosen_options("run", loaded.task, values)
     if hasattr(loaded.task, "check"):  # of an exported model, which lacks some
@@ -76,16 +76,16 @@ def run(
     check_files(files or [])
     piped = files == ["-"]
     kept = kept_columns(keep, form, loaded, [] if piped else files or [])
-    if outcome.out is not None or outcome.workers > 1:
-        from unrolled.corpus import Corpus, Work, run_corpus
+    if answers.out is not None or answers.workers > 1:
+        from unrolled.corpus import CorpusRun, CorpusWork, run_corpus
         from unrolled.corpus.work import place_of
 
         lines = standard_input() if text is None and (piped or not files) else ()
         request = Request(texts=text, files=[] if piped else files or [], lines=lines, format=form, keep=kept)
-        work = Work(model, form, options, overrides, device, place_of(own))
-        run_corpus(Corpus(work, request, outcome.out, outcome.workers, outcome.force), loaded)
+        work = CorpusWork(model, form, options, overrides, device, place_of(own))
+        run_corpus(CorpusRun(work, request, answers.out, answers.workers, answers.force), loaded)
         return
-    if outcome.force:
+    if answers.force:
         raise UserError("--force is for --out.", "Give the file to write, or leave it out.")
     options = with_text_scorer(options, device)
     if text is not None or (files and not piped):

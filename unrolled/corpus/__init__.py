@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from unrolled.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from unrolled.corpus.job import Corpus, run_corpus
-    from unrolled.corpus.work import Work
+    from unrolled.corpus.job import CorpusRun, run_corpus
+    from unrolled.corpus.work import CorpusWork
 
-__all__ = ["Corpus", "Work", "run_corpus"]
+__all__ = ["CorpusRun", "CorpusWork", "run_corpus"]
 
 __getattr__ = lazy_names(
     __name__,
-    {"unrolled.corpus.job": "Corpus run_corpus", "unrolled.corpus.work": "Work"},
+    {"unrolled.corpus.job": "CorpusRun run_corpus", "unrolled.corpus.work": "CorpusWork"},
 )

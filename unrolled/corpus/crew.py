@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from unrolled.corpus import wire
-from unrolled.corpus.work import Answered, Office, Part, Work
+from unrolled.corpus.work import Answered, CorpusPart, CorpusWork, Office
 from unrolled.errors import UserError
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "RAYON_NUM_THREADS")
@@ -29,7 +29,7 @@ class Workers(Protocol):
 
     at_once: int  # parts that may wait for their answers
 
-    def submit(self, part: Part) -> Future[Answered]: ...
+    def submit(self, part: CorpusPart) -> Future[Answered]: ...
     def __enter__(self) -> Workers: ...
     def __exit__(self, *error: Any) -> None: ...
 
@@ -42,7 +42,7 @@ class Alone:
     def __init__(self, office: Office) -> None:
         self.office = office
 
-    def submit(self, part: Part) -> Future[Answered]:
+    def submit(self, part: CorpusPart) -> Future[Answered]:
         done: Future[Answered] = Future()
         done.set_result(self.office.answer(part))
         return done
@@ -57,7 +57,7 @@ class Alone:
 class Crew:
     """Processes with the same work, each with its share of the cores."""
 
-    def __init__(self, work: Work, workers: int) -> None:
+    def __init__(self, work: CorpusWork, workers: int) -> None:
         self.at_once = 4 * workers  # answers may wait for those of a slower part
         self._threads = ThreadPoolExecutor(workers)
         self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
@@ -65,10 +65,10 @@ class Crew:
         for one in self._workers:
             self._idle.put(one)
 
-    def submit(self, part: Part) -> Future[Answered]:
+    def submit(self, part: CorpusPart) -> Future[Answered]:
         return self._threads.submit(self._answer, part)
 
-    def _answer(self, part: Part) -> Answered:
+    def _answer(self, part: CorpusPart) -> Answered:
         worker = self._idle.get()
         try:
             return worker.answer(part)
@@ -94,7 +94,7 @@ class Crew:
 class _Worker:
     """A process, and the pipes to it."""
 
-    def __init__(self, number: int, work: Work, threads: int) -> None:
+    def __init__(self, number: int, work: CorpusWork, threads: int) -> None:
         self.number, self._ready = number, False
         environment = {**os.environ, **dict.fromkeys(THREADS, str(threads)), "TOKENIZERS_PARALLELISM": "false"}
         self.process = Popen(
@@ -106,7 +106,7 @@ class _Worker:
         )
         self._send((work, threads))
 
-    def answer(self, part: Part) -> Answered:
+    def answer(self, part: CorpusPart) -> Answered:
         if not self._ready:
             self._receive()
             self._ready = True

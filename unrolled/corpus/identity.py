@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from unrolled import __version__
-from unrolled.corpus.work import Office, Work
+from unrolled.corpus.work import CorpusWork, Office
 from unrolled.errors import UserError
 from unrolled.exported import is_exported
 from unrolled.tasks.runner import Request
@@ -38,7 +38,7 @@ def _state(path: Path) -> str:
     return f"{now.st_size} {now.st_mtime_ns}"
 
 
-def identity_of(work: Work, request: Request, office: Office) -> dict[str, Any]:
+def identity_of(work: CorpusWork, request: Request, office: Office) -> dict[str, Any]:
     """Everything that decides the bytes of the answers, by the name that a message gives it.
 
     Where an input file is itself one input, such as a recording, its size and time stand for its content.
@@ -73,7 +73,7 @@ def _digest_of_model(path: str, model: Any) -> str:
     return digest_of_file(find_file(path))
 
 
-def _with_files(work: Work) -> dict[str, Any]:
+def _with_files(work: CorpusWork) -> dict[str, Any]:
     """The options; a path with the digest of its file."""
     found: dict[str, Any] = {}
     for name, value in work.options.items():

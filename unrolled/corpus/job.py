@@ -18,8 +18,8 @@ from unrolled.corpus.crew import Alone, Crew, WorkerEnded, Workers
 from unrolled.corpus.identity import identity_of
 from unrolled.corpus.loading import with_text_scorer
 from unrolled.corpus.part_file import GO_ON, Certain, PartFile
-from unrolled.corpus.progress import Progress
-from unrolled.corpus.work import Answered, Notes, Office, Part, Work, collected_notes
+from unrolled.corpus.progress import CorpusProgress
+from unrolled.corpus.work import Answered, CorpusPart, CorpusWork, Notes, Office, collected_notes
 from unrolled.errors import UserError, note
 from unrolled.tasks.answer_lines import NotAllRead
 from unrolled.tasks.runner import Input, Request
@@ -30,10 +30,10 @@ MOST_ERRORS = 20  # of inputs that are shown; all of them stand in the records
 
 
 @dataclass(frozen=True)
-class Corpus:
-    """What a run is asked for."""
+class CorpusRun:
+    """A request, where its answers go, and the processes that make them."""
 
-    work: Work
+    work: CorpusWork
     request: Request
     out: Path | None = None  # None: standard output
     workers: int = 1
@@ -41,7 +41,7 @@ class Corpus:
     quiet: bool = False
 
 
-def run_corpus(corpus: Corpus, model: Any = None) -> None:
+def run_corpus(corpus: CorpusRun, model: Any = None) -> None:
     """Answer the inputs of a request, in order; `model` is that of the work where it is loaded already.
 
     With `out` and files a run that was stopped at any instant goes on, and the file gets the bytes of an undisturbed
@@ -74,8 +74,8 @@ def check_out(out: Path | None) -> None:
 
 
 @contextmanager
-def _sink(corpus: Corpus) -> Iterator[Callable[[str], object]]:
-    """Where answers go that cannot be gone on with: standard output, or a file that is there when all of it is."""
+def _sink(corpus: CorpusRun) -> Iterator[Callable[[str], object]]:
+    """The place of answers that cannot be gone on with: standard output, or a file that is there when all of it is."""
     if corpus.out is None:
         yield sys.stdout.write
         sys.stdout.flush()
@@ -86,7 +86,7 @@ def _sink(corpus: Corpus) -> Iterator[Callable[[str], object]]:
         yield file.write
 
 
-def _as_a_whole(corpus: Corpus, office: Office, write: Callable[[str], object]) -> UserError | None:
+def _as_a_whole(corpus: CorpusRun, office: Office, write: Callable[[str], object]) -> UserError | None:
     """A run in one process, as without --out; the error of inputs that could not be read."""
     options = with_text_scorer(corpus.work.options, corpus.work.device)
     try:
@@ -97,19 +97,19 @@ def _as_a_whole(corpus: Corpus, office: Office, write: Callable[[str], object]) 
     return None
 
 
-def _not_all_read(corpus: Corpus, failed: int, total: int) -> UserError | None:
+def _not_all_read(corpus: CorpusRun, failed: int, total: int) -> UserError | None:
     """The error of so many inputs that could not be read, if there are any."""
     place = "above" if corpus.out is None else f"in {corpus.out}"
     return NotAllRead(failed, total, place) if failed else None
 
 
-def _once(corpus: Corpus, office: Office, write: Callable[[str], object]) -> UserError | None:
+def _once(corpus: CorpusRun, office: Office, write: Callable[[str], object]) -> UserError | None:
     """A run that begins and ends in this call; the error of inputs that could not be read."""
     corpus, office = _seeded(corpus, office, None)
     certain, notes = Certain(), Notes({})
     if office.header:
         write(office.header)
-    progress = Progress(None, quiet=corpus.quiet or corpus.out is None)
+    progress = CorpusProgress(None, quiet=corpus.quiet or corpus.out is None)
     for answered in _answers(corpus, office, certain, corpus.request):
         write(answered.text)
         certain = _after(certain, answered, notes)
@@ -119,7 +119,7 @@ def _once(corpus: Corpus, office: Office, write: Callable[[str], object]) -> Use
     return _not_all_read(corpus, certain.failed, certain.inputs)
 
 
-def _resumable(corpus: Corpus, office: Office, out: Path) -> None:
+def _resumable(corpus: CorpusRun, office: Office, out: Path) -> None:
     """A run that records what is done, and goes on from there."""
     request = replace(corpus.request, checked=True)
     identity = identity_of(corpus.work, request, office)
@@ -132,7 +132,7 @@ def _resumable(corpus: Corpus, office: Office, out: Path) -> None:
             part.counted(total, corpus.work.options.get("seed"))
         elif not part.certain.done:
             note(f"{part.folder}: goes on after {part.certain.inputs:,} of {part.total:,} answers.")
-        progress = Progress(part.total, part.certain.inputs, corpus.quiet)
+        progress = CorpusProgress(part.total, corpus.quiet)
         notes = Notes(part.certain.notes)
         try:
             if part.certain.inputs < part.total:
@@ -156,7 +156,7 @@ def _resumable(corpus: Corpus, office: Office, out: Path) -> None:
         raise failed
 
 
-def _seeded(corpus: Corpus, office: Office, part: PartFile | None) -> tuple[Corpus, Office]:
+def _seeded(corpus: CorpusRun, office: Office, part: PartFile | None) -> tuple[CorpusRun, Office]:
     """The same with a seed, if answers are drawn and none was given: that of the stopped run, or a new one."""
     work = corpus.work
     if not office.runner.draws(work.options) or work.options.get("seed") is not None:
@@ -167,7 +167,7 @@ def _seeded(corpus: Corpus, office: Office, part: PartFile | None) -> tuple[Corp
     return replace(corpus, work=work), Office(work, office.model)
 
 
-def _answers(corpus: Corpus, office: Office, certain: Certain, request: Request) -> Iterator[Answered]:
+def _answers(corpus: CorpusRun, office: Office, certain: Certain, request: Request) -> Iterator[Answered]:
     """The answers to what is not certain yet, in the order of the inputs."""
     with ExitStack() as stack:
         workers: Workers = Alone(office)
@@ -208,7 +208,7 @@ def _in_order(
     """
     waiting: deque[Future[Answered]] = deque()
     for first, inputs in parts:
-        waiting.append(workers.submit(Part(first, inputs, columns)))
+        waiting.append(workers.submit(CorpusPart(first, inputs, columns)))
         if in_turn and not columns:
             answered = waiting.popleft().result()
             columns = answered.columns
@@ -220,7 +220,7 @@ def _in_order(
 
 
 def _after(certain: Certain, answered: Answered, notes: Notes) -> Certain:
-    """What is done with these answers too; the errors of inputs are told at once."""
+    """The state after these answers too; the errors of inputs are told at once."""
     failed = certain.failed + answered.failed
     for text in answered.errors[: max(0, MOST_ERRORS - certain.failed)]:
         note(text)

@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Any
 from unrolled.errors import UserError
 from unrolled.exported import check_there, is_exported
 from unrolled.hub import is_address
+from unrolled.tasks.answer_lines import Format
 
 if TYPE_CHECKING:
     from unrolled.tasks import Task
 
 
-def format_of(out: Path | None) -> str:
+def format_of(out: Path | None) -> Format:
     """The format of a file of answers by its name.
 
     >>> format_of(Path("answers.jsonl")), format_of(Path("answers.txt"))
     ('jsonl', 'text')
     """
-    return {".jsonl": "jsonl", ".csv": "csv"}.get(out.suffix, "text") if out is not None else "text"
+    named: dict[str, Format] = {".jsonl": "jsonl", ".csv": "csv"}
+    return named.get(out.suffix, "text") if out is not None else "text"
 
 
 def load_either(path: str, task: Task | None, device: str, *, mapped: bool = False) -> Any:

@@ -28,7 +28,7 @@ SECONDS = 1.0  # between two records of the progress
 
 @dataclass
 class Certain:
-    """What is done of a run."""
+    """The part of a run that is done."""
 
     inputs: int = 0
     bytes: int = 0

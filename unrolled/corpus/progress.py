@@ -11,22 +11,23 @@ ON_A_TERMINAL, ELSEWHERE = 0.5, 30.0  # seconds between two lines
 
 
 @dataclass
-class Progress:
-    """The inputs that have their answers, of how many, and how fast they get them. `before` were there at the start."""
+class CorpusProgress:
+    """The inputs that have their answers, of how many, and how fast they get them since the first did."""
 
     total: int | None
-    before: int = 0
     quiet: bool = False
     clock: Callable[[], float] = time.monotonic
     _shown: bool = field(default=False, init=False)
+    _first: tuple[int, float] | None = field(default=None, init=False)  # answers, time: workers take a while to start
 
     def __post_init__(self) -> None:
-        self._begin = self._last = self.clock()
+        self._last = self.clock()
         self._terminal = sys.stderr.isatty()
 
     def update(self, done: int) -> None:
         """Tell the number of answers so far."""
         now = self.clock()
+        self._first = self._first or (done, now)
         wait = ON_A_TERMINAL if self._terminal else ELSEWHERE
         if self.quiet or (now - self._last < wait and not (self._terminal and done == self.total)):
             return
@@ -39,17 +40,19 @@ class Progress:
 
     def line(self, done: int, now: float) -> str:
         """
-        >>> progress = Progress(10_000, before=1_000, clock=lambda: 0.0)
-        >>> progress.line(4_000, now=60.0)
-        '4,000 of 10,000 answers (40 %), 50 a second, 2:00 left'
+        >>> progress = CorpusProgress(10_000, quiet=True, clock=lambda: 5.0)
+        >>> progress.update(1_000)
+        >>> progress.line(1_000, now=5.0), progress.line(4_000, now=65.0)
+        ('1,000 of 10,000 answers (10 %)', '4,000 of 10,000 answers (40 %), 50 a second, 2:00 left')
         """
-        seconds = max(now - self._begin, 1e-9)
-        rate = (done - self.before) / seconds
-        shown = f"{rate:,.0f} a second" if rate >= 10 or not rate else f"{rate:.2g} a second"
-        if self.total is None:
-            return f"{done:,} answers, {shown}"
-        left = f", {clock_time((self.total - done) / rate)} left" if rate else ""
-        return f"{done:,} of {self.total:,} answers ({100 * done // max(1, self.total)} %), {shown}{left}"
+        count, begin = self._first or (done, now)
+        of = "" if self.total is None else f" of {self.total:,}"
+        share = "" if not self.total else f" ({100 * done // self.total} %)"
+        if done == count or now <= begin:
+            return f"{done:,}{of} answers{share}"
+        rate = (done - count) / (now - begin)
+        left = "" if self.total is None else f", {clock_time((self.total - done) / rate)} left"
+        return f"{done:,}{of} answers{share}, {rate:,.{0 if rate >= 10 else 1}f} a second{left}"
 
     def end(self) -> None:
         """Leave the line that changes, so that others may follow."""

@@ -21,7 +21,7 @@ _NUMBER = re.compile(r"\d+")
 
 
 @dataclass(frozen=True)
-class Work:
+class CorpusWork:
     """A model by its path, and the options of `unrolled run`, as they were given: texts and numbers."""
 
     model: str
@@ -47,7 +47,7 @@ def place_of(task: Any) -> str | None:
 
 
 @dataclass(frozen=True)
-class Part:
+class CorpusPart:
     """Inputs to answer, of which the first is number `first`; `columns` are those of a csv, if they are known."""
 
     first: int
@@ -71,7 +71,7 @@ class Answered:
 class Office:
     """A loaded model at its work."""
 
-    def __init__(self, work: Work, model: Any = None) -> None:
+    def __init__(self, work: CorpusWork, model: Any = None) -> None:
         self.work = work
         self.model = (load(work) if model is None else model).read_as(work.changes)
         if hasattr(self.model.task, "check"):  # of an exported model, which lacks some options
@@ -88,7 +88,7 @@ class Office:
         header: str = self.runner.header(self.options, self.work.format)
         return header
 
-    def answer(self, part: Part) -> Answered:
+    def answer(self, part: CorpusPart) -> Answered:
         errors: list[str] = []
         lines = AnswerLines(self.runner, self.work.format, part.columns, report=errors.append)
         with collected_notes() as notes:
@@ -97,7 +97,7 @@ class Office:
         return Answered(text, len(part.inputs), lines.failed, lines.columns, errors, notes, counts)
 
 
-def load(work: Work) -> Any:
+def load(work: CorpusWork) -> Any:
     """The model, its weights mapped into memory."""
     task = None
     if work.own is not None:

@@ -25,7 +25,7 @@ def scan(text: LargeText, out: Path, job: Job) -> None:
 
 
 def counts(text: LargeText, out: Path, job: Job) -> None:
-    """How often each token of a `level` occurs, after `lowercase`."""
+    """The count of each token of a `level`, after `lowercase`."""
     out.write_text(json.dumps(counts_of(job["level"], text.segments(), lowercase=job["lowercase"])))
 
 

@@ -50,7 +50,7 @@ def train_tokenizer(
 
 
 def counts_of(level: str, texts: Iterable[str], *, lowercase: bool) -> dict[str, Any]:
-    """How often each token occurs in part of the texts, and if the part is only white space."""
+    """The count of each token in part of the texts, and if the part is only white space."""
     kind, blank = _class_of(level), True
     assert issubclass(kind, CountedTokenizer)
 

@@ -30,6 +30,7 @@ from unrolled.text.large import LargeText, Scan, byte_of
 
 FORMAT = 1
 LARGE = 64 << 20  # bytes from which a text is cached by default
+WORTH_A_PROCESS = 128 << 20  # bytes
 ABOUT, IDS = "about.json", "ids.bin"
 
 
@@ -39,15 +40,15 @@ def default_folder() -> Path:
 
 
 class TokenCache:
-    """A folder of caches; `processes` make what is missing, by default one for each core."""
+    """A folder of caches; `processes` make what is missing, by default up to one for each core."""
 
     def __init__(self, folder: str | Path | None = None, processes: int | None = None) -> None:
         self.folder = Path(folder) if folder is not None else default_folder()
         self.processes = processes
 
     def _processes(self, size: int) -> int:
-        """The processes for so many bytes: one is enough for a small text."""
-        return self.processes or (cores() if size >= LARGE else 1)
+        """The processes that read so many bytes; each takes a third of a second to start."""
+        return self.processes or max(1, min(cores(), size // WORTH_A_PROCESS))
 
     def text(self, path: str | Path, valid_fraction: float | None = None) -> tuple[LargeText, LargeText | None]:
         """A file as one text, or cut in two: the second part has this share of the characters."""

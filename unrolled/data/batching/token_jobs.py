@@ -88,7 +88,7 @@ def tokenised(parts: Sequence[LargeText], files: Sequence[Path], stored: Any, dt
 def _made(
     what: str, parts: Sequence[LargeText], job: dict[str, Any], meanwhile: Callable[[], str] = str
 ) -> tuple[list[Any], str]:
-    """What processes find in each part, and what this one does meanwhile."""
+    """The findings of processes in each part, and of this one meanwhile."""
     with TemporaryDirectory() as folder:
         files = [Path(folder) / str(number) for number in range(len(parts))]
         done = run_jobs(what, parts, files, job, meanwhile)

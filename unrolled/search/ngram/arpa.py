@@ -21,7 +21,7 @@ import re
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Any, NoReturn, Protocol, cast
+from typing import IO, Any, NoReturn, cast
 
 import numpy as np
 
@@ -41,12 +41,6 @@ _BINARY = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")  # all control character
 _BLANKS = re.compile(r"[ \t]+")
 
 
-class Readable(Protocol):
-    """Bytes that come in pieces."""
-
-    def read(self, size: int, /) -> bytes: ...
-
-
 def pieces(path: Path, kind: str = "text file") -> Generator[bytes, None, None]:
     """The bytes of a file, checked to be UTF-8 text, unpacked where its name ends in .gz."""
     with opened(path, kind) as file:
@@ -59,7 +53,7 @@ def most_ngrams(path: Path) -> int:
     return size // 8 * (10 if path.suffix == ".gz" else 1)
 
 
-def checked_pieces(file: Readable, name: str) -> Iterator[bytes]:
+def checked_pieces(file: IO[bytes], name: str) -> Iterator[bytes]:
     """The bytes of an open file, checked to be UTF-8 text; a byte order mark at its start is left out."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     lines = 0

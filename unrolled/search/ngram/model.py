@@ -101,7 +101,7 @@ class NGram:
         `text` is a file, with a sentence on each line, or sentences. n-grams that occur `prune[k - 1]` times or less
         are left out, of each order k; the last number goes for all higher orders. Counting holds about `memory` bytes
         and the vocabulary; what is more goes to files in the folder `scratch`, which leave nothing behind. `workers`
-        are threads that count parts of a file. The model is held in memory: `train_to` writes a larger one.
+        are threads. The model is held in memory: `train_to` writes a larger one.
 
         A path in .counts, or `Counts` of several, has the counts of a text: `count_to` writes it. The default order is
         theirs, or 3.

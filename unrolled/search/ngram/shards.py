@@ -1,4 +1,4 @@
-"""Counts of parts of a text, by threads and in files: added up they are the counts of the text, to the last one.
+"""Counts of parts of a text in files: added up they are the counts of the text, to the last one.
 
 A file of counts, `.counts`, has a line that names the format, a line of JSON, the words, each on a line in the order of
 their first places in the text, and the n-grams of the highest order in suffix order: 32-bit numbers, the words from
@@ -11,18 +11,14 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from unrolled.errors import UserError
-from unrolled.kernels.native_module import NATIVE
-from unrolled.search.ngram.arpa import UTF16
-from unrolled.search.ngram.texts import FilePart, Text, name_of, read_lines
+from unrolled.search.ngram.texts import Text, name_of
 from unrolled.text.files import reading
 
 FIRST = b"unrolled n-gram counts 1\n"
@@ -129,54 +125,3 @@ def _header(path: Path) -> tuple[Header, int]:
 
 def _damaged(path: Path, why: str) -> UserError:
     return UserError(f"{path} is damaged: {why}.", "Count its part of the text again.")
-
-
-def count_in_threads(text: Text, order: int, memory: int, folder: Path, workers: int) -> list[Any]:
-    """Trainers that have counted a part of a text each, in the order of the parts."""
-    path = _divisible(text)
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        cuts = [0, *(_after_line(file, size * number // workers) for number in range(1, workers)), size]
-
-    def counted(begin: int, end: int) -> Any:
-        trainer = NATIVE.KneserNey(order, [0] * order, memory // workers, str(folder))
-        with path.open("rb") as file:
-            file.seek(begin)
-            for piece in read_lines(FilePart(file, end - begin, str(path))):
-                trainer.feed(piece)
-        trainer.shard_words()  # with the last line, which nothing may end
-        return trainer
-
-    parts = [(begin, end) for begin, end in pairwise(cuts) if begin < end]
-    try:
-        with ThreadPoolExecutor(workers) as threads:
-            return list(threads.map(counted, *zip(*parts, strict=True))) if parts else []
-    except (UserError, RuntimeError):
-        for _ in read_lines(text):  # which finds the number of the line in the whole text
-            pass
-        raise
-
-
-def add_counts(trainer: Any, other: Any) -> None:
-    """Add what another trainer has counted; that one ends."""
-    trainer.begin_shard(other.shard_words(), other.sentences, other.tokens, other.longest)
-    while piece := other.next_counts():
-        trainer.add_counts(piece)
-
-
-def _divisible(text: Text) -> Path:
-    """The path of a text that several can read from different places; an error for others."""
-    if not isinstance(text, str | Path) or str(text) == "-" or Path(text).suffix == ".gz":
-        raise UserError(f"Several workers cannot read {name_of(text)}.", "Give a text file that is not compressed.")
-    with reading(Path(text), "text file"), Path(text).open("rb") as file:
-        if file.read(2) in UTF16:
-            raise UserError(f"Several workers cannot read {text}: it is UTF-16.", "Convert it to UTF-8.")
-    return Path(text)
-
-
-def _after_line(file: IO[bytes], wanted: int) -> int:
-    """The first place from `wanted` on at which a line begins."""
-    file.seek(max(0, wanted - 1))
-    if wanted:
-        file.readline()
-    return file.tell()

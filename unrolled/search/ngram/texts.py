@@ -5,30 +5,13 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from unrolled.errors import UserError
 from unrolled.search.ngram.arpa import checked_pieces, pieces
 from unrolled.search.ngram.plain import words_of
 
-
-@dataclass
-class FilePart:
-    """The next bytes of an open file, as a text of its own."""
-
-    file: IO[bytes]
-    left: int
-    name: str
-
-    def read(self, size: int) -> bytes:
-        found = self.file.read(min(size, self.left))
-        self.left -= len(found)
-        return found
-
-
-Text = str | Path | FilePart | Iterable[str | Sequence[str]]
+Text = str | Path | Iterable[str | Sequence[str]]
 """A file, "-" for standard input, or sentences: texts to be cut at blanks, or lists of words."""
 
 _ENDS = re.compile(rb"(?<![^ \t-\r])</?s>(?![^ \t-\r])")
@@ -36,8 +19,6 @@ _ENDS = re.compile(rb"(?<![^ \t-\r])</?s>(?![^ \t-\r])")
 
 def name_of(text: Text) -> str:
     """The name of a text in messages."""
-    if isinstance(text, FilePart):
-        return text.name
     if not isinstance(text, str | Path):
         return "the sentences"
     return "standard input" if str(text) == "-" else str(text)
@@ -58,8 +39,6 @@ def read_lines(text: Text) -> Iterator[bytes]:
 
 
 def _pieces(text: Text) -> Iterator[bytes]:
-    if isinstance(text, FilePart):
-        return checked_pieces(text, text.name)
     if not isinstance(text, str | Path):
         return _joined(text)
     if str(text) == "-":

@@ -14,7 +14,7 @@ from unrolled.kernels.native_module import NATIVE
 from unrolled.search.ngram import arpa
 from unrolled.search.ngram.estimate import discounts_of, estimate
 from unrolled.search.ngram.plain import PlainNGram, words_of
-from unrolled.search.ngram.shards import Counts, add_counts, add_file, count_in_threads, is_counts, shown
+from unrolled.search.ngram.shards import Counts, add_file, is_counts, shown
 from unrolled.search.ngram.texts import Text, read_lines
 
 MOST_ORDER = 20
@@ -53,19 +53,16 @@ class Means:
 
     memory: int  # bytes
     folder: Path  # of scratch files
-    workers: int = 1  # threads that count parts of the text
+    workers: int = 1  # threads
 
 
 def counted(text: Text | Counts, order: int, prune: Sequence[int], means: Means) -> Any:
-    """A KneserNey that has counted a text: at once, in threads, or before, in files."""
-    trainer = NATIVE.KneserNey(order, list(prune), means.memory, str(means.folder))
+    """A KneserNey that has counted a text, or has added up files of counts."""
+    trainer = NATIVE.KneserNey(order, list(prune), means.memory, str(means.folder), means.workers)
     try:
         if isinstance(text, Counts):
             for path in text.paths:
                 add_file(trainer, path)
-        elif means.workers > 1:
-            for other in count_in_threads(text, order, means.memory, means.folder, means.workers):
-                add_counts(trainer, other)
         else:
             for piece in read_lines(text):
                 trainer.feed(piece)

@@ -43,7 +43,7 @@ class ClassifyRunner(Runner):
             for number, line in enumerate(TextLines(file), 1):
                 yield Row((without_labels(line),), f"{file}:{number}")
             return
-        labels, texts = set(self.model.assets.labels), set()
+        labels, texts = set(self.model.assets.labels), set[str]()
         suspect = self._column is None and is_table(Path(file))
         for row in read_text_column(file, self._column, "text", 2, keep=keep, beside=["label"]):
             text = row.values[0].strip()
