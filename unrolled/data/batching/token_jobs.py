@@ -22,7 +22,6 @@ from unrolled.text.counted import CountedTokenizer
 from unrolled.text.files import reading
 from unrolled.text.large import LargeText, Scan, begin_of, not_empty, scan_text
 
-
 Elsewhere = Callable[[list[dict[str, Any]]], Callable[[], None]]
 """Begin jobs; what is returned waits until their files are written."""
 _ELSEWHERE: ContextVar[Elsewhere | None] = ContextVar("elsewhere", default=None)
