@@ -24,7 +24,7 @@ def answers_of_a_cluster(
     words = [kind, str(folder), str(model), column, str(relative or "")]
     done = subprocess.run(
         [sys.executable, "-m", "tests.ray_cluster", *words],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "RAY_DEDUP_LOGS": "0", "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         cwd=ROOT,
         capture_output=True,
         text=True,
