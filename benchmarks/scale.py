@@ -65,8 +65,8 @@ class Sweep(NamedTuple):
 
 LINE, SQUARE, BOTH = (0, 1), (0, 2), (1, 2)
 SWEEPS = {
-    "data": Sweep("MB of text", (2, 6, 18, 54), "start", LINE, LINE),
-    "data in a cache": Sweep("MB of text", (2, 6, 18, 54), "start", LINE, None),
+    "data": Sweep("MB of text", (3, 9, 27, 54), "start", LINE, LINE),
+    "data in a cache": Sweep("MB of text", (3, 9, 27, 81), "start", LINE, None),
     "vocabulary": Sweep("words", (12_000, 24_000, 48_000, 96_000), "update", LINE, LINE),
     "width": Sweep("units", (128, 256, 512, 1024), "update", SQUARE, SQUARE),
     "length": Sweep("steps in a window", (50, 100, 200, 400), "update", LINE, LINE),
@@ -80,8 +80,8 @@ def settings(sweep: str, size: int, folder: Path) -> dict[str, Any]:
     if sweep.startswith("data"):
         line = "".join(draw.choices("abcdefgh ij\n", k=997)) + "\n"
         with file.open("w") as out:
-            for _ in range(size * 1000 + 2):
-                out.write(line[draw.randint(0, 500) :] + line[:500])
+            for _ in range(size * 1000):  # of a thousand letters each
+                out.write(line[draw.randint(0, 500) :] + line[:252])
         cached = {"data.cache": str(folder / "cache")} if "cache" in sweep else {}
         return {**SMALL, **cached}
     if sweep == "vocabulary":
