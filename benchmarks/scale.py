@@ -209,7 +209,7 @@ def vocabularies(rounds: int) -> list[dict[str, Any]]:
     for tied, optimizer in ((False, "adamw"), (True, "adamw"), (False, "sgd")):
         of_word: dict[int, dict[str, float]] = {}
         for width in WIDE:
-            keys = {"model.embedding_size": width, "model.hidden_size": width, "model.tied": tied}
+            keys: dict[str, Any] = {"model.embedding_size": width, "model.hidden_size": width, "model.tied": tied}
             keys |= {"train.optimizer": optimizer, "train.k1": 10, "train.max_steps": 4}
             few, many = (measured("vocabulary", size, keys, rounds) for size in (20_000, 100_000))
             of_word[width] = {name: (many[name] - few[name]) / 80_000 for name in ("bytes", "whole")}

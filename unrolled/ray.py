@@ -147,7 +147,7 @@ def _text(value: Any) -> str | None:
 
 def _column_of(dataset: Dataset, column: str | None) -> str:
     """The column of the inputs: the named one, or the only one."""
-    columns = list(dataset.columns() or ())
+    columns: list[str] = list(dataset.columns() or ())
     if column is None and len(columns) == 1:
         return columns[0]
     if column is None:
