@@ -25,6 +25,11 @@ Models = Callable[[str], Model]
 SLOW = pytest.mark.skipif("UNROLLED_SLOW" not in os.environ, reason="slow: UNROLLED_SLOW=1 runs it where ray is")
 TEXTS = [f"{'one fine' if number % 3 else 'two bad'} three {'one ' * (number % 7)}two" for number in range(1200)]
 
+OPTIONS: dict[str, dict[str, Any]] = {
+    "generate-lstm": {"max_tokens": 5, "temperature": 0.0},
+    "translate-luong": {"beam": 2},
+}
+
 
 class HereDataset:
     """A dataset without Ray: `map_batches` works at once, in this process."""
@@ -67,10 +72,7 @@ def records(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("kind", ["classify", "generate-lstm", "translate-luong", "tag-crf"])
 def test_the_columns_are_those_of_run(kind: str, model_of: Models, run_of: Runs) -> None:
-    options: dict[str, Any] = {
-        "generate-lstm": {"max_tokens": 5, "temperature": 0.0},
-        "translate-luong": {"beam": 2},
-    }.get(kind, {})
+    options = OPTIONS.get(kind, {})
     given: Any = HereDataset(pa.table({"number": [*range(9)], "text": TEXTS[:9], "label": [*"abcabcabc"]}))
     found: Any = unrolled.ray.predict(given, run_of(kind), column="text", options=options, batch_size=4)
     rows = records(found.table.to_pylist())
