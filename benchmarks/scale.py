@@ -1,4 +1,4 @@
-"""What a run's time and memory grow with: data, vocabulary, width and length, each alone.
+"""Time and memory of a run by its data, vocabulary, width and length, each alone.
 
     python benchmarks/scale.py [--only vocabulary] [--json benchmarks/results/scale.json]
     python benchmarks/scale.py --draw docs/pictures/scale.png     # from the stored result

@@ -19,7 +19,7 @@ SIOCGIFADDR = 0x8915  # Linux: the address of an interface
 
 
 class SeenFrom(NamedTuple):
-    """What a process sees: its own address on the way to the first machine, and that machine's; "" if it has none."""
+    """Addresses as a process sees them: its own on the way to the first machine, and that machine's; "" for none."""
 
     own: str
     first: str
