@@ -96,7 +96,7 @@ class Predictor:
         return pa.table({**dict(zip(names, kept.columns, strict=True)), **found})
 
     def _records(self, inputs: Sequence[Any]) -> list[dict[str, Any]]:
-        """What `unrolled run --json` writes for each input."""
+        """The records that `unrolled run --json` writes for the inputs."""
         if wrong := next((one for one in inputs if not isinstance(one, str)), None):
             raise UserError(
                 f"Column {self.column!r} holds {wrong!r}, which is no text.", "Expected texts or paths of files."
