@@ -1,4 +1,4 @@
-"""What a run's time and memory grow with: data, vocabulary, width and length, each alone.
+"""Time and memory of a run by its data, vocabulary, width and length, each alone.
 
     python benchmarks/scale.py [--only vocabulary] [--json benchmarks/results/scale.json]
     python benchmarks/scale.py --draw docs/pictures/scale.png     # from the stored result
@@ -60,17 +60,17 @@ class Sweep(NamedTuple):
     sizes: tuple[int, ...]
     of: str  # what is timed: an update, or the start
     time: tuple[int, int]  # the powers of the size by which time grows
-    memory: tuple[int, int] | None  # the same of memory; None: it does not grow
+    memory: tuple[int, int]  # the same of memory
 
 
 LINE, SQUARE, BOTH = (0, 1), (0, 2), (1, 2)
 SWEEPS = {
-    "data": Sweep("MB of text", (2, 6, 18, 54), "start", LINE, LINE),
-    "data in a cache": Sweep("MB of text", (2, 6, 18, 54), "start", LINE, None),
-    "vocabulary": Sweep("words", (12_000, 24_000, 48_000, 96_000), "update", LINE, LINE),
+    "data": Sweep("MB of text", (3, 9, 27, 54), "start", LINE, LINE),
+    "data in a cache": Sweep("MB of text", (3, 9, 27, 81), "start", LINE, LINE),
+    "vocabulary": Sweep("words", (12_000, 24_000, 48_000), "update", LINE, LINE),
     "width": Sweep("units", (128, 256, 512, 1024), "update", SQUARE, SQUARE),
     "length": Sweep("steps in a window", (50, 100, 200, 400), "update", LINE, LINE),
-    "length of a Transformer": Sweep("steps in a window", (64, 128, 256, 512), "update", BOTH, BOTH),
+    "length of a Transformer": Sweep("steps in a window", (64, 128, 256, 512), "update", BOTH, LINE),
 }
 
 
@@ -80,8 +80,8 @@ def settings(sweep: str, size: int, folder: Path) -> dict[str, Any]:
     if sweep.startswith("data"):
         line = "".join(draw.choices("abcdefgh ij\n", k=997)) + "\n"
         with file.open("w") as out:
-            for _ in range(size * 1000 + 2):
-                out.write(line[draw.randint(0, 500) :] + line[:500])
+            for _ in range(size * 1000):  # of a thousand letters each
+                out.write(line[draw.randint(0, 500) :] + line[:252])
         cached = {"data.cache": str(folder / "cache")} if "cache" in sweep else {}
         return {**SMALL, **cached}
     if sweep == "vocabulary":
@@ -199,7 +199,7 @@ def swept(name: str, rounds: int) -> dict[str, Any]:
         "timed": sweep.of,
         "points": points,
         "seconds": fitted(sizes, seconds, sweep.time),
-        "MB": fitted(sizes, memory, sweep.memory) if sweep.memory else {"largest": max(memory)},
+        "MB": fitted(sizes, memory, sweep.memory),
     }
 
 
@@ -209,8 +209,8 @@ def vocabularies(rounds: int) -> list[dict[str, Any]]:
     for tied, optimizer in ((False, "adamw"), (True, "adamw"), (False, "sgd")):
         of_word: dict[int, dict[str, float]] = {}
         for width in WIDE:
-            keys = {"model.embedding_size": width, "model.hidden_size": width, "model.tied": tied}
-            keys |= {"train.optimizer": optimizer, "train.k1": 10, "train.max_steps": 4}
+            keys: dict[str, Any] = {"model.embedding_size": width, "model.hidden_size": width, "model.tied": tied}
+            keys |= {"train.optimizer": optimizer, "train.k1": 10, "train.max_steps": 4, "train.batch_size": 8}
             few, many = (measured("vocabulary", size, keys, rounds) for size in (20_000, 100_000))
             of_word[width] = {name: (many[name] - few[name]) / 80_000 for name in ("bytes", "whole")}
         weights = (WIDE[1] - WIDE[0]) * (1 if tied else 2)  # of a word, more in the wider network
@@ -234,8 +234,7 @@ def draw(sweeps: dict[str, Any], path: Path) -> None:
             for row, (key, factor) in enumerate((("seconds", 1e3 if sweep["timed"] == "update" else 1), ("MB", 1))):
                 axis, values, fit = axes[row, column], [one[key] for one in sweep["points"]], sweep[key]
                 axis.plot(sizes, factor * np.array(values), "o", color="C0")
-                if "b" in fit:
-                    axis.plot(line, factor * value(line, fit["a"], fit["b"], fit["powers"]), color="C1")
+                axis.plot(line, factor * value(line, fit["a"], fit["b"], fit["powers"]), color="C1")
                 axis.set_xlim(0)
                 axis.set_ylim(0)
                 axis.margins(0.1)

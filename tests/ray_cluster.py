@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ def answers_of_a_cluster(
     words = [kind, str(folder), str(model), column, str(relative or "")]
     done = subprocess.run(
         [sys.executable, "-m", "tests.ray_cluster", *words],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "RAY_DEDUP_LOGS": "0", "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -37,6 +38,14 @@ def answers_of_a_cluster(
     return rows, killed
 
 
+def started(cluster: Any, **settings: Any) -> Any:
+    """A node of a cluster. Ray waits 30 seconds for it, which are few on a busy machine."""
+    for _ in range(4):
+        with suppress(Exception):
+            return cluster.add_node(**settings)
+    return cluster.add_node(**settings)
+
+
 def main(kind: str, folder: str, model: str, column: str, relative: str) -> None:
     import ray
     from pyarrow import csv
@@ -46,8 +55,9 @@ def main(kind: str, folder: str, model: str, column: str, relative: str) -> None
     import unrolled.ray
 
     node = {"num_cpus": 1, "node_ip_address": OWN, "object_store_memory": 100 << 20}
-    cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
-    others = [cluster.add_node(**node) for _ in range(2)]
+    cluster = Cluster()
+    started(cluster, **node, include_dashboard=False)
+    others = [started(cluster, **node) for _ in range(2)]
     ray.init(address=cluster.address, _node_ip_address=OWN, logging_level="warning")
     cluster.wait_for_nodes()
     context = ray.data.DataContext.get_current()

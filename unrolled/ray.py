@@ -167,7 +167,7 @@ class Predictor:
         return pa.table({**dict(zip(names, kept.columns, strict=True)), **found})
 
     def _records(self, inputs: Sequence[Any]) -> list[dict[str, Any]]:
-        """What `unrolled run --json` writes for each input."""
+        """The records that `unrolled run --json` writes for the inputs."""
         if wrong := next((one for one in inputs if not isinstance(one, str)), None):
             raise UserError(
                 f"Column {self.column!r} holds {wrong!r}, which is no text.", "Expected texts or paths of files."
@@ -218,7 +218,7 @@ def _text(value: Any) -> str | None:
 
 def _column_of(dataset: Dataset, column: str | None) -> str:
     """The column of the inputs: the named one, or the only one."""
-    columns = list(dataset.columns() or ())
+    columns: list[str] = list(dataset.columns() or ())
     if column is None and len(columns) == 1:
         return columns[0]
     if column is None:

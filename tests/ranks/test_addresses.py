@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from unrolled.training.addresses import INTERFACE, View, interface_of, own_address, use_interface, view_of
+from unrolled.training.addresses import INTERFACE, SeenFrom, interface_of, own_address, use_interface, view_of
 
-LOOP = View("127.0.0.1", "127.0.1.1")
-OTHER = View("10.0.0.2", "10.0.0.1")
+LOOP = SeenFrom("127.0.0.1", "127.0.1.1")
+OTHER = SeenFrom("10.0.0.2", "10.0.0.1")
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems leave it to gloo")
 
 
@@ -19,10 +19,10 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other s
         (LOOP, [LOOP, OTHER], "10.0.0.1"),  # the first machine, as the other sees it
         (OTHER, [LOOP, OTHER], "10.0.0.2"),
         (LOOP, [LOOP, LOOP], ""),  # two agents on one machine
-        (View("", ""), [View("", ""), OTHER], ""),  # no IPv4
+        (SeenFrom("", ""), [SeenFrom("", ""), OTHER], ""),  # no IPv4
     ],
 )
-def test_own_address(own: View, every: list[View], address: str) -> None:
+def test_own_address(own: SeenFrom, every: list[SeenFrom], address: str) -> None:
     assert own_address(own, every) == address
 
 
@@ -34,7 +34,7 @@ def test_the_interface_of_an_address() -> None:
 
 @linux
 def test_what_the_user_chose_stays() -> None:
-    seen, local = View("10.0.0.2", "127.0.0.1"), View("127.0.0.1", "127.0.0.1")
+    seen, local = SeenFrom("10.0.0.2", "127.0.0.1"), SeenFrom("127.0.0.1", "127.0.0.1")
     chosen, free = {INTERFACE: "eth7"}, dict[str, str]()
     for environment in (chosen, free):
         use_interface(local, [local, seen], environment)
@@ -42,4 +42,4 @@ def test_what_the_user_chose_stays() -> None:
 
 
 def test_a_name_that_nobody_knows_has_no_view() -> None:
-    assert view_of("no-such-machine.invalid", 29500) == View("", "")
+    assert view_of("no-such-machine.invalid", 29500) == SeenFrom("", "")

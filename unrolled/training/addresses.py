@@ -18,31 +18,32 @@ INTERFACE = "GLOO_SOCKET_IFNAME"
 SIOCGIFADDR = 0x8915  # Linux: the address of an interface
 
 
-class View(NamedTuple):
-    """What a process sees: its own address on the way to the first machine, and that machine's; "" if it has none."""
+class SeenFrom(NamedTuple):
+    """Addresses as a process sees them: its own on the way to the first machine, and that machine's; "" for none."""
 
     own: str
     first: str
 
 
-def view_of(address: str, port: int) -> View:
+def view_of(address: str, port: int) -> SeenFrom:
     """The view of this process; nothing is sent.
 
     >>> view_of("127.0.0.1", 29500)
-    View(own='127.0.0.1', first='127.0.0.1')
+    SeenFrom(own='127.0.0.1', first='127.0.0.1')
     """
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
             one.connect((address, port))
-            return View(one.getsockname()[0], one.getpeername()[0])
+            return SeenFrom(one.getsockname()[0], one.getpeername()[0])
     except OSError:  # there is no IPv4 there
-        return View("", "")
+        return SeenFrom("", "")
 
 
-def own_address(own: View, every: Sequence[View]) -> str:
+def own_address(own: SeenFrom, every: Sequence[SeenFrom]) -> str:
     """The address by which the other machines reach this one; "" if none is needed.
 
-    >>> own_address(View("127.0.0.1", "127.0.1.1"), [View("127.0.0.1", "127.0.1.1"), View("10.0.0.2", "10.0.0.1")])
+    >>> here, there = SeenFrom("127.0.0.1", "127.0.1.1"), SeenFrom("10.0.0.2", "10.0.0.1")
+    >>> own_address(here, [here, there])
     '10.0.0.1'
     """
     if not own.own:
@@ -73,7 +74,7 @@ def interface_of(address: str) -> str:
     return ""
 
 
-def use_interface(own: View, every: Sequence[View], environment: MutableMapping[str, str] = os.environ) -> None:
+def use_interface(own: SeenFrom, every: Sequence[SeenFrom], environment: MutableMapping[str, str] = os.environ) -> None:
     """Let gloo use the interface by which the other machines reach this one, unless the user chose one."""
     if INTERFACE not in environment and (name := interface_of(own_address(own, every))):
         environment[INTERFACE] = name

@@ -17,7 +17,7 @@ from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
 
 from unrolled.errors import UserError
-from unrolled.training.addresses import View, use_interface, view_of
+from unrolled.training.addresses import SeenFrom, use_interface, view_of
 from unrolled.training.place import RankPlace
 from unrolled.training.ranks import ALONE, Ranks
 
@@ -58,7 +58,7 @@ def _use_common_interface(store: Any, place: RankPlace) -> None:
     """Let gloo use addresses that the other machines reach."""
     view = view_of(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
     store.set(f"view/{place.rank}", json.dumps(view))
-    every = [View(*json.loads(store.get(f"view/{rank}"))) for rank in range(place.world)]
+    every = [SeenFrom(*json.loads(store.get(f"view/{rank}"))) for rank in range(place.world)]
     use_interface(view, every)
 
 
