@@ -54,7 +54,7 @@ def main(kind: str, folder: str, model: str, column: str, relative: str) -> None
 
     import unrolled.ray
 
-    node = {"num_cpus": 1, "node_ip_address": OWN, "object_store_memory": 100 << 20}
+    node = {"num_cpus": 2, "node_ip_address": OWN, "object_store_memory": 100 << 20}
     cluster = Cluster()
     started(cluster, **node, include_dashboard=False)
     others = [started(cluster, **node) for _ in range(2)]
@@ -71,7 +71,7 @@ def main(kind: str, folder: str, model: str, column: str, relative: str) -> None
         manifest = f"{folder}/{kind}.tsv" if Path(folder, f"{kind}.tsv").exists() else f"{folder}/train.tsv"
         data = ray.data.read_csv(manifest, read_options=names, parse_options=csv.ParseOptions(delimiter="\t"))
     found = unrolled.ray.predict(
-        data.repartition(30), model, column=column, folder=relative or None, actors=(1, 3), batch_size=4, num_cpus=0.5
+        data.repartition(30), model, column=column, folder=relative or None, actors=3, batch_size=4
     )
     rows, at = list[dict[str, Any]](), 0
     for row in found.iter_rows():
