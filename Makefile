@@ -31,7 +31,7 @@ test: check-style
 	wait $$types; types=$$?; echo "mypy:"; cat $(VENV)/types.txt; exit $$((tests || types))
 
 kill: $(VENV)/installed-dev
-	UNROLLED_SLOW=1 $(BIN)/python -m pytest -q tests/ranks/test_faults.py
+	UNROLLED_SLOW=1 $(BIN)/python -m pytest -q tests/ranks tests/test_ray.py
 	$(BIN)/python -m tests.faults.kill --kills $(or $(N),100) --out benchmarks/results/kill.json
 	$(BIN)/python -m tests.faults.kill_corpus --kills $(or $(N),100) --out benchmarks/results/kill_corpus.json
 	$(BIN)/python -m tests.faults.kill_corpus --kills 20 --workers 2 --cases classify,generate \

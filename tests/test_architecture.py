@@ -40,6 +40,7 @@ ORDER = [
     "serve",
     "api",
     "sklearn",
+    "ray",
     "recipe_data",
     "recipes",
     "cli",

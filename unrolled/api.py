@@ -64,7 +64,7 @@ def train(
     with given(train=train, valid=valid) as names:
         extra = {f"data.{key}": name for key, name in names.items()}
         if (begun := restarted_run()) is not None:
-            return resume_run(begun, [], {}, task=task, quiet=quiet)
+            return resume_run(begun, [], {}, task=task, quiet=quiet, callbacks=callbacks)
         overrides, changes = changes_of(set)
         config = configure(target, overrides, {**extra, **changes}, task=task)
         job = TrainingJob(config, init=init, task=task, init_names=init_names)

@@ -16,7 +16,9 @@ import pytest
 from tests.faults.test_resume import SETTINGS, TEXT, assert_same
 from tests.ranks.faulty import AT, KILL, Signaller
 from tests.ranks.launch import LIMIT, ROOT, environment, said, torchrun, torchrun_words
-from unrolled import api
+from unrolled import Callback, api
+from unrolled.training import StepInfo
+from unrolled.training.watching import WatchedRun
 
 FAULTY = Path(__file__).with_name("faulty.py")
 CHANGED: dict[str, Any] = {**SETTINGS, "train.device": "cpu", "train.timeout": 20}
@@ -120,7 +122,35 @@ def test_unequal_files(text: Path, tmp_path: Path) -> None:
     assert done.returncode != 0
     (message,) = said(done.stderr)
     assert "do not have the same data" in message
+    assert f"traceback : {message}" in done.stderr  # in torchrun's own last lines
     assert not (tmp_path / "run").exists()
+
+
+@SLOW
+def test_a_wrong_option_is_told_once(text: Path, tmp_path: Path) -> None:
+    done = torchrun(words(text, tmp_path / "run", "--bogus"))
+    assert done.returncode != 0
+    assert done.stderr.count("No such option: --bogus") == 1
+
+
+class Counting(Callback):
+    """Counts updates."""
+
+    def __init__(self) -> None:
+        self.updates = 0
+
+    def update(self, run: WatchedRun, info: StepInfo) -> None:
+        self.updates += 1
+
+
+def test_callbacks_go_on_after_a_restart(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torchrun starts a program anew, and `train` finds the run that it had begun."""
+    folder, counting = tmp_path / "run", Counting()
+    with pytest.raises(KeyboardInterrupt):
+        api.train("generate", train=text, out=folder, set=CHANGED, quiet=True, callbacks=[Signaller()])
+    monkeypatch.setattr(api, "restarted_run", lambda: folder)
+    api.train("generate", train=text, out=folder, set=CHANGED, quiet=True, callbacks=[counting])
+    assert counting.updates == SETTINGS["train.max_steps"] - AT
 
 
 def test_two_agents(text: Path, whole: Path, tmp_path: Path) -> None:

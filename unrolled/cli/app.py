@@ -22,7 +22,7 @@ from unrolled.cli.export import export
 from unrolled.cli.inspect import inspect
 from unrolled.cli.lm import lm
 from unrolled.cli.options import with_options
-from unrolled.cli.ranks import is_alone, is_first
+from unrolled.cli.ranks import is_first, may_speak, tell_torchrun
 from unrolled.cli.reproduce import reproduce
 from unrolled.cli.run import run
 from unrolled.cli.serve import serve
@@ -120,12 +120,6 @@ def _options(
     pass
 
 
-def _may_speak(error: UserError) -> bool:
-    from unrolled.training.meeting import may_speak
-
-    return may_speak(error)
-
-
 def _show_notes() -> None:
     """Print our own warnings as lines a user can read; leave others to Python."""
     usual = warnings.showwarning
@@ -140,14 +134,19 @@ def _show_notes() -> None:
     warnings.showwarning = show
 
 
+def _tell(message: str) -> None:
+    typer.echo(f"unrolled: {message}", err=True)
+    tell_torchrun(f"unrolled: {message}")
+
+
 def main() -> None:
     """Run the command; a user's mistake is one message on stderr and exit code 2."""
     _show_notes()
     try:
         app()
     except UserError as error:
-        if is_alone() or _may_speak(error):
-            typer.echo(f"unrolled: {error}", err=True)
+        if may_speak():
+            _tell(str(error))
         sys.exit(2)
     except ModuleNotFoundError as error:
         if error.name != "torch":
@@ -159,8 +158,8 @@ def main() -> None:
         )
         sys.exit(2)
     except OSError as error:  # such as a full disk
-        fix = remedy(error)
-        typer.echo(f"unrolled: {error}.{f' {fix}.' if fix else ''}", err=True)
+        if may_speak():
+            _tell(f"{error}.{f' {fix}.' if (fix := remedy(error)) else ''}")
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

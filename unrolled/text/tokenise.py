@@ -40,11 +40,16 @@ def ids(text: LargeText, out: Path, job: Job) -> None:
 JOBS: dict[str, Callable[[LargeText, Path, Job], None]] = {"scan": scan, "counts": counts, "ids": ids}
 
 
+def do(job: Job) -> None:
+    """Make what a job says."""
+    JOBS[job["make"]](LargeText(Path(job["path"]), job["begin"], job["end"], ""), Path(job["out"]), job)
+
+
 def main() -> None:
     """Do the job; a user's mistake is reported on standard error with exit code 2."""
     job = json.load(sys.stdin)
     try:
-        JOBS[job["make"]](LargeText(Path(job["path"]), job["begin"], job["end"], ""), Path(job["out"]), job)
+        do(job)
     except OSError as error:
         print(f"{job['out']} could not be written: {error.strerror}.", file=sys.stderr)
         sys.exit(2)

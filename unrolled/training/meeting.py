@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import json
 import os
+import re
 import time
 import uuid
 from datetime import timedelta
@@ -15,6 +17,7 @@ from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
 
 from unrolled.errors import UserError
+from unrolled.training.addresses import SeenFrom, use_interface, view_of
 from unrolled.training.place import RankPlace
 from unrolled.training.ranks import ALONE, Ranks
 
@@ -40,6 +43,8 @@ def join(device: torch.device, backend: str = "auto", timeout: float = TIMEOUT) 
         store = _store(place, timeout)
         session = _session(store, place, timeout)
         own = PrefixStore(session, store)
+        if place.local_world < place.world:
+            _use_common_interface(own, place)
         dist.init_process_group(chosen, store=own, rank=place.rank, world_size=place.world, timeout=limit)
     except (RuntimeError, ValueError) as error:
         raise _no_meeting(error, place) from None
@@ -49,7 +54,15 @@ def join(device: torch.device, backend: str = "auto", timeout: float = TIMEOUT) 
     return _HERE[0]
 
 
-def may_speak(error: UserError) -> bool:
+def _use_common_interface(store: Any, place: RankPlace) -> None:
+    """Let gloo use addresses that the other machines reach."""
+    view = view_of(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+    store.set(f"view/{place.rank}", json.dumps(view))
+    every = [SeenFrom(*json.loads(store.get(f"view/{rank}"))) for rank in range(place.world)]
+    use_interface(view, every)
+
+
+def may_speak() -> bool:
     """True of one process alone, which tells the user about an error: the first that has one."""
     if not _HERE and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         return True
@@ -138,7 +151,7 @@ def _backend(backend: str, device: torch.device) -> str:
 
 
 def _no_meeting(error: Exception, place: RankPlace) -> UserError:
-    reason = str(error).strip().splitlines()[0][:200]
+    reason = re.sub(r"\[[^\]]*\.cc:\d+\] ", "", str(error).strip().splitlines()[0])[:200].rstrip(".")
     address = f"{os.environ.get('MASTER_ADDR', '?')}:{os.environ.get('MASTER_PORT', '?')}"
     if "EADDRINUSE" in str(error) or "in use" in str(error):
         return UserError(f"{address} is in use.", "Choose another port: torchrun --master-port.")

@@ -8,7 +8,9 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,6 +21,20 @@ from unrolled.text import LEVELS, Tokenizer, train_tokenizer
 from unrolled.text.counted import CountedTokenizer
 from unrolled.text.files import reading
 from unrolled.text.large import LargeText, Scan, begin_of, not_empty, scan_text
+
+Elsewhere = Callable[[list[dict[str, Any]]], Callable[[], None]]
+"""Begin jobs; what is returned waits until their files are written."""
+_ELSEWHERE: ContextVar[Elsewhere | None] = ContextVar("elsewhere", default=None)
+
+
+@contextmanager
+def jobs_done_by(elsewhere: Elsewhere) -> Iterator[None]:
+    """A block in which `elsewhere` does the jobs of all parts."""
+    token = _ELSEWHERE.set(elsewhere)
+    try:
+        yield
+    finally:
+        _ELSEWHERE.reset(token)
 
 
 def cores() -> int:
@@ -86,10 +102,18 @@ def run_jobs(
     meanwhile: Callable[[], str] = str,
 ) -> str:
     """A process for every part, which writes its file: see unrolled/text/tokenise.py."""
+    jobs = [
+        {"make": what, "path": str(part.path), "begin": part.begin, "end": part.end, "out": str(out), **job}
+        for part, out in zip(parts, files, strict=True)
+    ]
+    if (elsewhere := _ELSEWHERE.get()) is not None:
+        wait = elsewhere(jobs)
+        done = meanwhile()
+        wait()
+        return done
     running = []
     try:
-        for part, out in zip(parts, files, strict=True):
-            place = {"make": what, "path": str(part.path), "begin": part.begin, "end": part.end, "out": str(out)}
+        for one in jobs:
             process = subprocess.Popen(
                 [sys.executable, "-m", "unrolled.text.tokenise"],
                 stdin=subprocess.PIPE,
@@ -99,7 +123,7 @@ def run_jobs(
             )
             running.append(process)
             assert process.stdin is not None
-            process.stdin.write(json.dumps({**place, **job}))
+            process.stdin.write(json.dumps(one))
             process.stdin.close()
         done = meanwhile()
         for process in running:
