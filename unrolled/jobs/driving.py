@@ -47,7 +47,7 @@ class Drive:
             for note in notes:
                 report.say(note)
             report.say(self._introduction())
-            if progress.step >= self.trainer.total_steps:
+            if progress.step >= self.trainer.total_steps > 0:
                 report.say(f"The run is already finished. To make it longer: {self._longer()}")
             try:
                 with self.watchers.watching():
@@ -128,7 +128,7 @@ class Drive:
         )
         if job.traits.samples:
             text += "; lines marked │ are samples of what the model does"
-        slow = too_slow_a_rise(trainer.settings, trainer.total_steps)
+        slow = None if job.traits.fitted else too_slow_a_rise(trainer.settings, trainer.total_steps)
         return "\n".join(
             [
                 *[text, *job.task.description.warnings(job.config, trainer.batches)],
@@ -179,6 +179,13 @@ def _where(job: TrainingJob) -> str:
     """The devices that compute, in words."""
     kind = job.device.type if job.ranks.world > 1 else str(job.device)
     return kind if job.ranks.alone else f"{job.ranks.world} processes, {kind}"
+
+
+def _updates(trainer: Trainer) -> str:
+    """The length of a run in words."""
+    if trainer.traits.fitted:
+        return "fitted, with no updates to make"
+    return f"{batches_per_epoch(trainer)}, {trainer.total_steps} updates"
 
 
 def batches_per_epoch(trainer: Trainer) -> str:

@@ -19,6 +19,10 @@ class Computed:
         found: Result = results[name][1]
         return found
 
+    def forget(self, name: str) -> None:
+        """Free the memory of a result."""
+        vars(self).pop(name, None)
+
 
 class Corpus(Computed, list[Any]):
     """A list of examples."""
