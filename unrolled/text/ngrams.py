@@ -29,14 +29,27 @@ def word_ngrams(word: str) -> tuple[int, ...]:
 
 
 def letter_ngrams(word: str, low: int = LETTERS[0], high: int = LETTERS[1]) -> tuple[int, ...]:
-    """Hashes of the distinct character n-grams of `^word$`, of its first and last part where it is long.
+    """Hashes of the distinct character n-grams of a word.
 
     >>> len(letter_ngrams("cat")), len(letter_ngrams("cat", 4, 4))  # the four-grams are "^cat" and "cat$"
     (10, 2)
     """
+    return tuple(spelt_hash(run) for run in letter_runs(word, low, high))
+
+
+def letter_runs(word: str, low: int, high: int) -> list[str]:
+    """The distinct character n-grams of `^word$`, sorted; those of its first and last part if it is long.
+
+    >>> letter_runs("ox", 2, 3)
+    ['^o', '^ox', 'ox', 'ox$', 'x$']
+    """
     spelt = f"^{word[:20]}…{word[-20:]}$" if len(word) > 40 else f"^{word}$"
-    runs = {spelt[i : i + size] for size in range(low, high + 1) for i in range(len(spelt) - size + 1)}
-    return tuple(crc32(b"\0" + run.encode()) for run in sorted(runs))
+    return sorted({spelt[i : i + size] for size in range(low, high + 1) for i in range(len(spelt) - size + 1)})
+
+
+def spelt_hash(letters: str) -> int:
+    """The hash of a character n-gram."""
+    return crc32(b"\0" + letters.encode())
 
 
 def run_hash(*words: str) -> int:

@@ -22,7 +22,7 @@ from unrolled.tasks.recognize.predict import cuts
 from unrolled.tasks.shared.side import Side, prepared
 from unrolled.tasks.tag.documents import words_of
 from unrolled.text import Words, split_words, train_tokenizer
-from unrolled.text.ngrams import pair_ngram, word_ngrams
+from unrolled.text.ngrams import run_hash, word_ngrams
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ def test_words_and_ngrams(modules: Any) -> None:
         assert one["spellings"] == [letter for word in letters for letter in word]
         low = [word.lower() for word in split]
         hashes = [one for word in low for one in word_ngrams(word)]
-        hashes += [pair_ngram(*pair) for pair in itertools.pairwise(low)]
+        hashes += [run_hash(*pair) for pair in itertools.pairwise(low)]
         assert sorted(one["ngrams"]) == sorted(value % 997 for value in hashes)
 
 
