@@ -62,11 +62,12 @@ class ClassifierSettings(EncoderLayerSettings):
     wide_words: int = Field(
         2, ge=1, le=5, json_schema_extra=WIDE, description="Longest run of words that is an n-gram of the wide path."
     )
-    wide_letters: list[int] = Field(
-        [2, 5],
+    wide_letters: list[int] | None = Field(
+        None,
         max_length=2,
         json_schema_extra=WIDE,
-        description="Shortest and longest character n-gram within words; [] for none.",
+        description="Shortest and longest character n-gram within words, [] for no such n-grams; none: [1, 4] for texts "
+        "of one or two words, [2, 5] for others.",
     )
     wide_buckets: int = Field(
         262144, ge=2, le=2**24, json_schema_extra=WIDE, description="Buckets that n-grams are hashed to."
@@ -120,9 +121,9 @@ class ClassifierSettings(EncoderLayerSettings):
 
     @field_validator("wide_letters")
     @classmethod
-    def _rising(cls, value: list[int]) -> list[int]:
+    def _rising(cls, value: list[int] | None) -> list[int] | None:
         if value and not (len(value) == 2 and 1 <= value[0] <= value[1] <= 10):
-            raise ValueError("expected the shortest and the longest from 1 to 10, such as [2, 5], or [] for none")
+            raise ValueError("expected the shortest and the longest from 1 to 10, such as [2, 5], or []")
         return value
 
 

@@ -118,7 +118,7 @@ def _losses(scores: Tensor, targets: Tensor, link: Link) -> tuple[Tensor, Tensor
 
 
 def fit_linear(
-    problem: LinearProblem, penalty: float, start: Tensor | None = None, *, tolerance: float = 1e-3, most: int = 50
+    problem: LinearProblem, penalty: float, start: Tensor | None = None, *, tolerance: float = 1e-3, most: int = 40
 ) -> Tensor:
     """The weights with the bias below them, (F + 1, C), from a start.
 
@@ -133,7 +133,7 @@ def fit_linear(
 
 
 def minimised(
-    objective: Objective, point: Tensor, steep: Tensor, *, enough: float, most: int, memory: int = 8
+    objective: Objective, point: Tensor, steep: Tensor, *, enough: float, most: int, memory: int = 5
 ) -> Tensor:
     """The minimum of a convex function by L-BFGS (Liu & Nocedal 1989), the same on every run.
 
@@ -154,7 +154,7 @@ def minimised(
         moved, value, new = found
         step, change = moved - point, new - gradient
         point, gradient = moved, new
-        if (curve := float((step * change).sum())) > 0:
+        if (curve := _dot(step, change)) > 0:
             pairs = [*pairs[1 - memory :], (step, change, 1 / curve)]
     return point
 
@@ -163,23 +163,27 @@ def _scaled(gradient: Tensor, pairs: list[tuple[Tensor, Tensor, float]], steep: 
     """The gradient times the inverse of the second derivatives, as the last steps tell them."""
     found, shares = gradient.clone(), []
     for step, change, inverse in reversed(pairs):
-        share = inverse * float((step * found).sum())
-        found -= share * change
+        share = inverse * _dot(step, found)
+        found.add_(change, alpha=-share)
         shares.append(share)
     found /= steep
     if pairs:
-        step, change, inverse = pairs[-1]
-        found *= 1 / (inverse * float((change.square() / steep).sum()))
+        _, change, inverse = pairs[-1]
+        found *= 1 / (inverse * _dot(change / steep, change))
     for (step, change, inverse), share in zip(pairs, reversed(shares), strict=True):
-        found += step * (share - inverse * float((change * found).sum()))
+        found.add_(step, alpha=share - inverse * _dot(change, found))
     return found
+
+
+def _dot(one: Tensor, other: Tensor) -> float:
+    return float(torch.dot(one.view(-1), other.view(-1)))
 
 
 def _search(
     objective: Objective, point: Tensor, value: float, gradient: Tensor, direction: Tensor, tries: int = 25
 ) -> tuple[Tensor, float, Tensor] | None:
     """A step that falls enough and leaves less slope (the weak Wolfe conditions), by bisection; None: there is none."""
-    slope = float((gradient * direction).sum())
+    slope = _dot(gradient, direction)
     low, high, size = 0.0, float("inf"), 1.0
     best: tuple[Tensor, float, Tensor] | None = None
     for _ in range(tries if slope < 0 else 0):
@@ -187,7 +191,7 @@ def _search(
         there, new = objective(moved)
         if not there <= value + 1e-4 * size * slope:
             high = size
-        elif float((new * direction).sum()) < 0.9 * slope:
+        elif _dot(new, direction) < 0.9 * slope:
             low, best = size, (moved, there, new)
         else:
             return moved, there, new

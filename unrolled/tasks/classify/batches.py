@@ -15,8 +15,9 @@ from unrolled.data.batching.ngrams import NgramCounts
 from unrolled.data.batching.ragged import Ragged, Rows
 from unrolled.data.readers.labelled import Labelled
 from unrolled.tasks.classify.assets import ClassifyAssets
+from unrolled.tasks.corpus import Corpus
 from unrolled.text import split_words
-from unrolled.text.ngrams import run_hash, word_ngrams
+from unrolled.text.ngrams import NgramKinds, run_hash, word_ngrams
 
 if TYPE_CHECKING:
     from unrolled.models.classifier import ClassifierSettings
@@ -66,17 +67,21 @@ class NgramTable:
 
 
 def input_batches(
-    assets: ClassifyAssets, inputs: Sequence[Any], steps: Sequence[Any], settings: ClassifierSettings
+    assets: ClassifyAssets,
+    inputs: Sequence[Any],
+    steps: Sequence[Any],
+    settings: ClassifierSettings,
+    counts: NgramCounts | None = None,
 ) -> Callable[[Rows, NDArray[Any]], Batch]:
     """A function that makes a batch of the inputs of some numbers, with their targets; `steps` are the reader's.
 
-    `settings` are the network's: it may read neither letters nor n-grams.
+    `settings` are the network's: it may read neither letters nor n-grams. `counts` are the n-grams of the wide path.
     """
     if settings.kind == "linear":
-        counts = wide_counts(assets, inputs)
+        assert counts is not None
         return lambda rows, targets: Batch(np.zeros((len(rows), 1), np.int64), targets, more=counts.gather(rows))
     table = assets.reader.table(steps, settings.letter_hidden > 0)
-    tables: list[NgramTable | NgramCounts] = [] if assets.wide is None else [wide_counts(assets, inputs)]
+    tables: list[NgramTable | NgramCounts] = [] if counts is None else [counts]
     if settings.ngrams and inputs and isinstance(inputs[0], str):
         words = steps if assets.reader.words is not None else [split_words(text) for text in inputs]
         tables.append(NgramTable(words, settings.ngrams))
@@ -90,10 +95,13 @@ def input_batches(
     return gather
 
 
-def wide_counts(assets: ClassifyAssets, texts: Sequence[str]) -> NgramCounts:
-    """The n-grams of texts that the wide path reads."""
-    assert assets.wide is not None
-    return NgramCounts([split_words(text) for text in texts], assets.wide.kinds)
+def wide_counts(examples: Sequence[Labelled], kinds: NgramKinds) -> NgramCounts:
+    """The n-grams of examples that the wide path reads; those of a corpus are counted once."""
+
+    def count() -> NgramCounts:
+        return NgramCounts([split_words(example.input) for example in examples], kinds)
+
+    return examples.once(f"wide counts {kinds}", None, count) if isinstance(examples, Corpus) else count()
 
 
 def targets_of(

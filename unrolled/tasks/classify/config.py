@@ -111,7 +111,8 @@ class ClassifyTraining(ExampleTraining):
     calibrate: bool = Field(
         True,
         json_schema_extra=only({"data.kind": "label"}),
-        description="Fit the temperature of the probabilities on the validation part (Guo et al. 2017).",
+        description="Fit the temperature of the probabilities on the validation part (Guo et al. 2017), unless there are "
+        "class_weights.",
     )
     thresholds: Literal["fitted"] | float = Field(
         0.5,

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.data import RowBuckets
+from unrolled.data.batching.ngrams import NgramCounts
 from unrolled.data.batching.sharing import in_turn
 from unrolled.data.batching.tables import NOTHING
 from unrolled.errors import UserError
@@ -19,6 +20,7 @@ from unrolled.tasks.classify.calibration import applying, probabilities
 from unrolled.tasks.classify.examples import checked_inputs
 from unrolled.tasks.classify.regression import Numbers, PredictedNumber
 from unrolled.tasks.shared.reader import Reader
+from unrolled.text import split_words
 
 if TYPE_CHECKING:
     from unrolled.model import Model
@@ -59,8 +61,9 @@ class Classified:
 def unlabelled(model: Model, inputs: list[Any]) -> RowBuckets:
     """Batches of inputs without labels, as NumPy's arrays."""
     reader: Reader = model.assets.reader
-    steps = [reader.steps(one) for one in inputs]
-    gather = input_batches(model.assets, inputs, steps, config_of(model).model)
+    steps, wide = [reader.steps(one) for one in inputs], model.assets.wide
+    counts = None if wide is None else NgramCounts([split_words(text) for text in inputs], wide.kinds)
+    gather = input_batches(model.assets, inputs, steps, config_of(model).model, counts)
     lengths = [len(one) for one in steps]
     return RowBuckets(inputs, lengths, lambda rows: gather(rows, NOTHING), batch_size=model.together(AT_ONCE))
 

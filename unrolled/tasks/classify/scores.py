@@ -17,7 +17,7 @@ from unrolled.metrics import ClassScores, class_scores, label_scores
 from unrolled.metrics.calibration import fit_temperature, fit_temperature_of_labels, fit_thresholds
 from unrolled.search.arrays import NUMPY
 from unrolled.tasks.classify.assets import ClassifyAssets, Encoded
-from unrolled.tasks.classify.batches import input_batches, targets_of
+from unrolled.tasks.classify.batches import input_batches, targets_of, wide_counts
 from unrolled.tasks.classify.calibration import USUAL, Calibration, applying, error_of, probabilities
 from unrolled.tasks.classify.examples import check_shape, read_examples
 from unrolled.tasks.classify.predict import AT_ONCE, check_least, config_of, multi_label, numbers, scores_of
@@ -81,9 +81,12 @@ def evaluation(model: Model, batches: RowBuckets) -> dict[str, float]:
 
 
 def calibrated(model: Model, table: NDArray[np.float32], targets: NDArray[Any]) -> Calibration | None:
-    """The calibration that suits the scores (N, C) of validation examples; None if the config wants none."""
+    """The calibration that suits the scores (N, C) of validation examples; None if the config wants none.
+
+    Class weights change the probabilities on purpose: then the temperature stays 1.
+    """
     settings, multi, temperature = config_of(model).train, multi_label(model), 1.0
-    if settings.calibrate:
+    if settings.calibrate and settings.class_weights == "none":
         temperature = fit_temperature_of_labels(table, targets) if multi else fit_temperature(table, targets)
     found = Calibration(temperature)
     if multi and settings.thresholds == "fitted":
@@ -112,7 +115,8 @@ def evaluate_file(model: Model, path: str | Path, *, min_probability: float | No
     check_shape(assets.reader, [e.input for e in examples], [e.place for e in examples])
     encoded = assets.encoded(examples)
     steps = [one.steps for one in encoded]
-    inputs = input_batches(assets, [e.input for e in examples], steps, config.model)
+    counts = None if assets.wide is None else wide_counts(examples, assets.wide.kinds)
+    inputs = input_batches(assets, [e.input for e in examples], steps, config.model, counts)
     labels = targets_of(assets, examples, config.data.multi_label)
     batches = RowBuckets(encoded, [len(one) for one in steps], lambda r: inputs(r, labels(r)), batch_size=AT_ONCE)
     return score_examples(model, examples, batches, min_probability)

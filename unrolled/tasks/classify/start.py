@@ -14,13 +14,15 @@ from unrolled.models.classifier import ClassifierSettings
 from unrolled.models.linear_fit import Link
 from unrolled.models.wide import WidePath
 from unrolled.tasks.classify.assets import ClassifyAssets
+from unrolled.tasks.classify.batches import wide_counts
 from unrolled.tasks.classify.config import ClassifyConfig
 from unrolled.tasks.classify.wide import Answers, WideShape, WideTexts, fit_wide
 from unrolled.tasks.contract import Data
 from unrolled.tasks.corpus import Corpus
 from unrolled.tasks.shared.levels import classifier_level
-from unrolled.text.ngrams import NgramKinds
+from unrolled.text.ngrams import LETTERS, NgramKinds
 
+LETTERS_OF_NAMES = (1, 4)  # lengths of character n-grams in texts of one or two words
 TEXTS, SCORES = "wide texts", "wide scores"  # names of what is computed once from training examples
 
 
@@ -45,10 +47,11 @@ def wide_texts(train: Corpus, settings: ClassifierSettings) -> WideTexts:
     """The n-grams of training examples; computed once, until they are forgotten."""
 
     def compute() -> WideTexts:
-        texts = [example.input for example in train]
-        apart = classifier_level(texts) == "word"
-        kinds = NgramKinds(settings.wide_words, tuple(settings.wide_letters), settings.wide_buckets, apart)
-        return WideTexts.of(texts, kinds, settings.wide_min_count or (1 if apart else 2))
+        apart = classifier_level([example.input for example in train]) == "word"
+        usual = LETTERS if apart else LETTERS_OF_NAMES
+        letters = usual if settings.wide_letters is None else tuple(settings.wide_letters)
+        kinds = NgramKinds(settings.wide_words, letters, settings.wide_buckets, apart)
+        return WideTexts.of(wide_counts(train, kinds), settings.wide_min_count or (1 if apart else 2))
 
     return train.once(TEXTS, None, compute)
 
@@ -69,8 +72,8 @@ def fit_to(path: WidePath, config: ClassifyConfig, assets: ClassifyAssets, data:
         weights = weights[:, None] if weights.dim() == 1 else weights
     link: Link = "squared" if assets.scale is not None else "sigmoid" if multi else "softmax"
     answers = Answers(torch.from_numpy(train), torch.from_numpy(valid), link, weights)
-    inputs = [example.input for example in data.valid]
-    scores = fit_wide(path, texts, inputs, answers, config.model.wide_penalty, unseen=not alone)
+    judges = wide_counts(data.valid, texts.counts.kinds)
+    scores = fit_wide(path, texts, judges, answers, config.model.wide_penalty, unseen=not alone)
     if scores is not None:
         data.train.once(SCORES, None, lambda: scores)
 
@@ -83,5 +86,5 @@ def _targets(assets: ClassifyAssets, examples: Sequence[Any], multi: bool) -> ND
 
 def wide_scores(examples: Any) -> NDArray[np.float32] | None:
     """The scores of training examples by fits that did not see them, if there are any."""
-    found: NDArray[np.float32] | None = vars(examples).get(SCORES, (None, None))[1] if isinstance(examples, Corpus) else None
-    return found
+    kept: NDArray[np.float32] | None = examples.kept(SCORES) if isinstance(examples, Corpus) else None
+    return kept

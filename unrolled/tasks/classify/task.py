@@ -26,7 +26,7 @@ from unrolled.models.inputs import FrameInput, WordInput
 from unrolled.models.weights import copy_weights
 from unrolled.models.wide import LinearClassifier, WidePath
 from unrolled.tasks.classify.assets import ClassifyAssets, given_weights
-from unrolled.tasks.classify.batches import input_batches, targets_of
+from unrolled.tasks.classify.batches import input_batches, targets_of, wide_counts
 from unrolled.tasks.classify.config import ClassifyConfig, ClassifyTraining
 from unrolled.tasks.classify.describe import ClassifyDescription
 from unrolled.tasks.classify.examples import key_of, read_examples, with_old
@@ -134,7 +134,8 @@ class Classify(Task):
         outputs = len(assets.labels) if assets.scale is None else 1
         wide = None if assets.wide is None else WidePath(assets.wide.kinds.buckets, assets.wide.rows, outputs)
         if config.model.kind == "linear":
-            assert wide is not None
+            if wide is None:
+                raise UserError("model.kind=linear is the wide path alone, and there is none.", "Use model.wide=on.")
             return LinearClassifier(wide)
         return Classifier(config.model, assets.reader.build(config.model), outputs, wide)
 
@@ -161,8 +162,8 @@ class Classify(Task):
         encoded = assets.encoded(examples)
         steps = [one.steps for one in encoded]
         known = wide_scores(examples) if training else None
-        read = assets if known is None else replace(assets, wide=None)
-        inputs = input_batches(read, [one.input for one in examples], steps, config.model)
+        counts = wide_counts(examples, assets.wide.kinds) if assets.wide is not None and known is None else None
+        inputs = input_batches(assets, [one.input for one in examples], steps, config.model, counts)
         labels = targets_of(assets, examples, config.data.multi_label)
 
         def gather(rows: Rows) -> Batch:

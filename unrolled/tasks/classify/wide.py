@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -14,7 +13,6 @@ from unrolled.config.stored import DAMAGED, Size, stored_as
 from unrolled.data.batching.ngrams import NgramCounts
 from unrolled.errors import UserError
 from unrolled.metrics.calibration import fit_temperature, fit_temperature_of_labels
-from unrolled.text import split_words
 from unrolled.text.ngrams import NgramKinds
 
 if TYPE_CHECKING:
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 MOST_FITTED = 200_000  # texts that the wide path is fitted on
 MOST_JUDGED = 20_000  # validation texts that choose the penalty
 STRENGTHS = (1.0, 4.0, 16.0, 64.0, 256.0)  # 1 / (penalty · texts), as scikit-learn's C
-FIRST = 1  # of these, with which the search begins
+FIRST = 2  # of these, with which the search begins
 FOLDS = 5
 PIECE = 20_000  # texts scored at once
 
@@ -63,16 +61,16 @@ class WideTexts:
     fitted: NDArray[np.int64]  # numbers of the texts that it is fitted on
     entries: dict[str, NDArray[Any]]  # of these texts
     seen: NDArray[np.int64]  # buckets of n-grams in enough texts, rising
-    scale: NDArray[np.float32]  # of each: ln((1 + N) / (1 + texts with it)) + 1, so that rare ones are penalised less
+    scale: NDArray[np.float32]
+    """Of each: ln((1 + N) / (1 + texts with it)) + 1, so that rare ones are penalised less; in names its root."""
 
     @classmethod
-    def of(cls, texts: Sequence[str], kinds: NgramKinds, least: int) -> WideTexts:
-        counts = NgramCounts([split_words(text) for text in texts], kinds)
-        fitted = np.arange(0, len(texts), -(-len(texts) // MOST_FITTED))
+    def of(cls, counts: NgramCounts, least: int) -> WideTexts:
+        kinds, fitted = counts.kinds, np.arange(0, len(counts), -(-len(counts) // MOST_FITTED))
         entries = counts.gather(fitted)
         seen, numbers = np.unique(entries["wide_ngrams"], return_counts=True)
         enough = numbers >= min(least, max(1, len(fitted) // 20))
-        scale = np.log((1 + len(fitted)) / (1 + numbers[enough])) + 1
+        scale = (np.log((1 + len(fitted)) / (1 + numbers[enough])) + 1) ** (1 if kinds.apart else 0.5)
         rows, known = places_of(entries["wide_ngrams"], seen[enough])
         squares = float((np.where(known, entries["wide_weights"] * scale[rows], 0.0) ** 2).sum())
         scale /= np.sqrt(max(squares, 1e-12) / len(fitted))  # rows of X have the length 1 on average
@@ -108,7 +106,7 @@ class Answers:
 def fit_wide(
     path: WidePath,
     texts: WideTexts,
-    valid: Sequence[str],
+    valid: NgramCounts,
     answers: Answers,
     penalty: float | None,
     *,
@@ -128,8 +126,7 @@ def fit_wide(
     outputs = path.bias.numel()
     problem = LinearProblem(texts.matrix(texts.entries), answers.train[chosen], answers.link, outputs, weights)
     some = np.arange(0, len(valid), -(-len(valid) // MOST_JUDGED))
-    asked = NgramCounts([split_words(valid[i]) for i in some], texts.counts.kinds)
-    judge = texts.matrix(asked.gather(np.arange(len(asked))))
+    judge = texts.matrix(valid.gather(some))
     penalty, point = _chosen(problem, judge, answers.valid[torch.from_numpy(some)], penalty)
     _store(path, texts, point)
     if not unseen:
