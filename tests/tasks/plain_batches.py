@@ -77,7 +77,7 @@ def ngrams(texts: Sequence[str], buckets: int) -> dict[str, Tensor]:
 
 
 def wide_ngrams(texts: Sequence[str], kinds: Any) -> dict[str, Tensor]:
-    """Each bucket once, by group: runs of words, then letters; it weighs 1 + ln c, and groups or texts have length 1."""
+    """Each bucket once, by group: runs of words, then letters; weights 1 + ln c, at length 1 by group or by text."""
     ids, weights, starts = list[int](), list[float](), list[int]()
     for text in texts:
         lower, groups = [word.lower() for word in split_words(text)], []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def test_ngrams_weigh_as_in_scikit_learn(apart: bool) -> None:
 
     def runs(text: str) -> list[int]:
         words = [word.lower() for word in split_words(text)]
-        pairs = [run_hash(*pair) for pair in zip(words, words[1:], strict=False)]
+        pairs = [run_hash(*pair) for pair in pairwise(words)]
         return [one % buckets for one in (*map(run_hash, words), *pairs)]
 
     def letters(text: str) -> list[int]:
@@ -192,12 +193,16 @@ def test_numbers_are_fitted_too(tmp_path: Path) -> None:
     texts = [text for _, text in sentences(300, seed=2)]
     rows = [(str(sum(worth.get(word, 0) for word in text.split()) / len(text.split())), text) for text in texts]
     path = write(tmp_path / "train.tsv", rows)
-    model = unrolled.train("classify", train=path, out=tmp_path / "run", set={**LINEAR, "data.kind": "number"}, quiet=True)
+    model = unrolled.train(
+        "classify", train=path, out=tmp_path / "run", set={**LINEAR, "data.kind": "number"}, quiet=True
+    )
     assert model.scores["r2"] > 0.8
 
 
 def test_several_labels(tmp_path: Path) -> None:
-    rows = [(",".join({"fine": "good", "poor": "bad"}.get(w, w) for w in text.split()), text) for _, text in sentences(150)]
+    rows = [
+        (",".join({"fine": "good", "poor": "bad"}.get(w, w) for w in text.split()), text) for _, text in sentences(150)
+    ]
     path = write(tmp_path / "train.tsv", rows)
     keys = {**LINEAR, "data.multi_label": True, "train.thresholds": "fitted"}
     model = unrolled.train("classify", train=path, out=tmp_path / "run", set=keys, quiet=True)
@@ -210,9 +215,15 @@ def test_several_labels(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"model.wide": "off", "model.kind": "linear"}, "model.kind=linear is the wide path alone, and model.wide=off."),
+        (
+            {"model.wide": "off", "model.kind": "linear"},
+            "model.kind=linear is the wide path alone, and model.wide=off.",
+        ),
         ({"model.wide_letters": [5, 2]}, "expected the shortest and the longest from 1 to 10, such as [2, 5], or []"),
-        ({"model.wide": "off", "model.wide_words": 3}, "model.wide_words=3 does nothing here: it belongs to model.wide=on"),
+        (
+            {"model.wide": "off", "model.wide_words": 3},
+            "model.wide_words=3 does nothing here: it belongs to model.wide=on",
+        ),
         ({"model.kind": "linear", "model.hidden_size": 8}, "model.hidden_size=8 does nothing here"),
         ({"train.class_weights": "fine"}, "Unknown label in train.class_weights 'fine'."),
         ({"train.class_weights": "good=0"}, "train.class_weights: good=0 is not a weight above 0."),

@@ -44,9 +44,7 @@ KINDS = {
     "classify, words": Kind("classify", {"data.level": "word", "model.wide": "off"}),
     "classify, characters": Kind("classify", {"data.level": "char", "model.cell": "gru", "model.wide": "off"}),
     "classify, frames": Kind("classify", {"data.train": "frames.npz"}),
-    "classify, transformer": Kind(
-        "classify", {"data.level": "char", "model.kind": "transformer", "model.wide": "off"}
-    ),
+    "classify, transformer": Kind("classify", {"data.level": "char", "model.kind": "transformer", "model.wide": "off"}),
     "tag, words": Kind("tag", {}),
     "tag, transformer": Kind("tag", {"model.kind": "transformer"}),
     "tag, spans": Kind("tag", {"data.train": "spans.txt", "model.num_layers": 2}),
@@ -132,7 +130,13 @@ def another(key: Key, value: Any) -> Any:
         "heads": 4,
         "strides": [1, 1],
     }
-    special |= {"cell_activation": "relu", "gate_activation": "hardsigmoid", "output_activation": "relu", "front": [5], "wide_letters": []}
+    special |= {
+        "cell_activation": "relu",
+        "gate_activation": "hardsigmoid",
+        "output_activation": "relu",
+        "front": [5],
+        "wide_letters": [],
+    }
     special |= {
         "combine": "mean",
         "bridge": "zero",

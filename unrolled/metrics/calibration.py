@@ -91,6 +91,8 @@ def fit_thresholds(probabilities: Floats, targets: NDArray[np.bool_], usual: flo
         scores = 2 * hits[ends] / (ends + 1 + truth.sum())
         best = ends[scores >= scores.max() - 1e-12]
         below = np.append(ranked, 0.0)[best + 1]
-        cuts = [usual if low < usual <= high else (low + high) / 2 for low, high in zip(below, ranked[best], strict=True)]
+        cuts = [
+            usual if low < usual <= high else (low + high) / 2 for low, high in zip(below, ranked[best], strict=True)
+        ]
         found.append(round(float(min(cuts, key=lambda cut: abs(cut - usual))), 6))
     return found

@@ -29,8 +29,8 @@ class ClassifierSettings(EncoderLayerSettings):
 
     kind: Literal["recurrent", "transformer", "linear"] = Field(  # type: ignore[assignment]
         "recurrent",
-        description="Recurrent layers, or the encoder of a Transformer: hidden_size is its width; linear: the wide path "
-        "alone, which is fitted in seconds.",
+        description="Recurrent layers, or the encoder of a Transformer: hidden_size is its width; linear: the wide "
+        "path alone, which is fitted in seconds.",
     )
     hidden_size: int = Field(
         128, ge=1, json_schema_extra=LAYERS, description="Units per layer and direction; width of a Transformer."
@@ -51,7 +51,9 @@ class ClassifierSettings(EncoderLayerSettings):
         description="Dropout of the input, between layers and before the scores.",
     )
     pool: str = Field(
-        "max", json_schema_extra=LAYERS, description="Pooling of the states: last, max, mean, attention; several with +."
+        "max",
+        json_schema_extra=LAYERS,
+        description="Pooling of the states: last, max, mean, attention; several with +.",
     )
     wide: Literal["auto", "on", "off"] = Field(
         "auto",
@@ -66,8 +68,8 @@ class ClassifierSettings(EncoderLayerSettings):
         None,
         max_length=2,
         json_schema_extra=WIDE,
-        description="Shortest and longest character n-gram within words, [] for no such n-grams; none: [1, 4] for texts "
-        "of one or two words, [2, 5] for others.",
+        description="Shortest and longest character n-gram within words, [] for no such n-grams; none: [1, 4] for "
+        "texts of one or two words, [2, 5] for others.",
     )
     wide_buckets: int = Field(
         262144, ge=2, le=2**24, json_schema_extra=WIDE, description="Buckets that n-grams are hashed to."
@@ -76,7 +78,8 @@ class ClassifierSettings(EncoderLayerSettings):
         None,
         ge=1,
         json_schema_extra=WIDE,
-        description="N-grams of fewer training texts are left out; none: 2 for texts of one or two words, 1 for others.",
+        description="N-grams of fewer training texts are left out; none: 2 for texts of one or two words, 1 for "
+        "others.",
     )
     wide_penalty: float | None = Field(
         None,
@@ -89,7 +92,8 @@ class ClassifierSettings(EncoderLayerSettings):
         0,
         ge=0,
         json_schema_extra=TEXT_LAYERS,
-        description="Hash buckets of word and letter n-grams whose linear scores are trained with the network; 0: none.",
+        description="Hash buckets of word and letter n-grams whose linear scores are trained with the network; 0: "
+        "none.",
     )
     embedding_size: int = Field(
         100,

@@ -58,8 +58,8 @@ class SparseRows:
 class LinearProblem:
     """min over W, b of Σᵢ wᵢ loss(xᵢ W + b, yᵢ) / N + penalty / 2 · ‖W‖²; the bias b has no penalty.
 
-    `targets` are classes (N,) for softmax, and (N, C) of 0 and 1 for sigmoid or of numbers for squared (half the squared
-    error). `weights` of examples (N, 1), or of each loss (N, C), default to 1.
+    `targets` are classes (N,) for softmax, (N, C) of 0 and 1 for sigmoid, and numbers (N, C) for squared (half the
+    squared error). `weights` of examples (N, 1), or of each loss (N, C), default to 1.
     """
 
     rows: SparseRows

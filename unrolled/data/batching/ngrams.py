@@ -35,7 +35,9 @@ class NgramCounts:
         self._words = Ragged(found, [len(words) for words in lowered])
         self._hashes = np.array([run_hash(word) for word in numbers] or [0], dtype=np.int64) % kinds.buckets
         self._runs = [self._hashed(_runs(lowered, size)) for size in range(2, kinds.words + 1)]
-        self._letters = self._hashed([letter_ngrams(word, *kinds.letters) for word in numbers]) if kinds.letters else None
+        self._letters = (
+            self._hashed([letter_ngrams(word, *kinds.letters) for word in numbers]) if kinds.letters else None
+        )
 
     def _hashed(self, hashes: Sequence[Sequence[int]]) -> Ragged:
         flat = np.fromiter((one for several in hashes for one in several), dtype=np.int64) % self.kinds.buckets
@@ -70,4 +72,4 @@ class NgramCounts:
 
 def _runs(texts: Iterable[Sequence[str]], size: int) -> list[list[int]]:
     """The hashes of all runs of so many words, text by text."""
-    return [[run_hash(*run) for run in zip(*(words[i:] for i in range(size)))] for words in texts]
+    return [[run_hash(*run) for run in zip(*(words[i:] for i in range(size)), strict=False)] for words in texts]

@@ -152,4 +152,6 @@ def _bags(
     count = sizes[names[0]]
     starts = whole(count, generator, sizes["batch"]).sort().values
     starts[0] = 0
-    return dict(zip(names, (whole(buckets, generator, count), starts, torch.rand(count, generator=generator)), strict=True))
+    return dict(
+        zip(names, (whole(buckets, generator, count), starts, torch.rand(count, generator=generator)), strict=True)
+    )

@@ -111,8 +111,8 @@ class ClassifyTraining(ExampleTraining):
     calibrate: bool = Field(
         True,
         json_schema_extra=only({"data.kind": "label"}),
-        description="Fit the temperature of the probabilities on the validation part (Guo et al. 2017), unless there are "
-        "class_weights.",
+        description="Fit the temperature of the probabilities on the validation part (Guo et al. 2017), unless there "
+        "are class_weights.",
     )
     thresholds: Literal["fitted"] | float = Field(
         0.5,
@@ -127,7 +127,6 @@ class ClassifyTraining(ExampleTraining):
         json_schema_extra=only({"data.kind": "label", "data.multi_label": False, "model.kind": NETWORK}),
         description="Share of certainty given to all classes alike.",
     )
-
 
     @field_validator("thresholds")
     @classmethod

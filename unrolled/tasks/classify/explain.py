@@ -96,14 +96,19 @@ def explained(
     """The answers with their explanations."""
     if model.assets.reader.frames:
         raise UserError("This model reads frames, and words are explained.", "Leave explain out.")
-    return [replace(answer, explanation=_explanation(model, text, answer)) for text, answer in zip(inputs, answers)]
+    return [
+        replace(answer, explanation=_explanation(model, text, answer))
+        for text, answer in zip(inputs, answers, strict=True)
+    ]
 
 
 def _explanation(model: Model, text: str, answer: Classified | PredictedNumber) -> Explanation:
     label, weights = _direction(model, answer)
     spans = word_spans(text)
     wide = getattr(model.network, "wide", None)
-    shares, ngrams, bias = _wide_shares(model, wide, text, weights) if wide is not None else (np.zeros(len(spans)), [], 0.0)
+    shares, ngrams, bias = (
+        _wide_shares(model, wide, text, weights) if wide is not None else (np.zeros(len(spans)), [], 0.0)
+    )
     network, losses = _network_shares(model, text, spans, weights)
     words = tuple(
         WordShare(text[a:b], a, b, float(share), float(loss))
@@ -142,9 +147,7 @@ def word_spans(text: str) -> list[tuple[int, int]]:
 
 
 @torch.no_grad()
-def _wide_shares(
-    model: Model, wide: WidePath, text: str, weights: Shares
-) -> tuple[Shares, list[NgramShare], float]:
+def _wide_shares(model: Model, wide: WidePath, text: str, weights: Shares) -> tuple[Shares, list[NgramShare], float]:
     """The shares of words, those of n-grams, and the bias."""
     kinds: NgramKinds = model.assets.wide.kinds
     words = split_words(text)
@@ -164,7 +167,7 @@ def _wide_shares(
 def _occurrences(
     words: Sequence[str], kinds: NgramKinds
 ) -> tuple[list[tuple[int, int]], list[list[tuple[str, list[int]]]]]:
-    """Group and bucket of each entry of a text, in the order of `NgramCounts`, and the n-grams there with their words."""
+    """Group and bucket of each entry of a text, in the order of `NgramCounts`, and its n-grams with their words."""
     lowered = [word.lower() for word in words]
     found: dict[tuple[int, int], list[tuple[str, list[int]]]] = {}
     for size in range(1, kinds.words + 1):
@@ -179,9 +182,7 @@ def _occurrences(
 
 
 @torch.no_grad()
-def _network_shares(
-    model: Model, text: str, spans: Sequence[tuple[int, int]], weights: Shares
-) -> tuple[float, Shares]:
+def _network_shares(model: Model, text: str, spans: Sequence[tuple[int, int]], weights: Shares) -> tuple[float, Shares]:
     """The score of the network without the wide path, and what it loses without each word.
 
     In a long text, neighbouring words are left out together, and each gets an equal part.

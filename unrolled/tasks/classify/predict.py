@@ -122,7 +122,9 @@ def answer_of(model: Model, row: NDArray[np.float32], least: float | None = None
     chances = {label: float(p) for label, p in zip(labels, row, strict=True)}
     if multi_label(model):
         applies = applying(row[None], model.assets.calibration)[0]
-        return Classified(tuple(label for label, yes in zip(labels, applies, strict=True) if yes), chances, several=True)
+        return Classified(
+            tuple(label for label, yes in zip(labels, applies, strict=True) if yes), chances, several=True
+        )
     best = int(row.argmax())
     answered = least is None or row[best] >= np.float32(least)
     return Classified((labels[best],) if answered else (), chances)
@@ -143,9 +145,7 @@ def check_least(model: Model, least: float | None) -> None:
         )
 
 
-def predict(
-    model: Model, inputs: Any, *, min_probability: float | None = None, explain: bool = False
-) -> Any:
+def predict(model: Model, inputs: Any, *, min_probability: float | None = None, explain: bool = False) -> Any:
     """A `Classified` or `PredictedNumber` for one input, a list for several: texts, or arrays of frames.
 
     Without a label of at least `min_probability` there is no label in the answer. With `explain`, answers have an

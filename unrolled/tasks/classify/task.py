@@ -47,7 +47,6 @@ from unrolled.tasks.tracer import Tracer
 from unrolled.training import Batches, Evaluation, Goal, Loss, Traits, consistency, hash_of, many_to_one
 from unrolled.training.consistency import twice
 
-
 ENDS = ("ngrams", "ngram_weights", "wide_ngrams", "wide_weights")
 
 

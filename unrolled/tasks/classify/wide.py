@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -207,9 +208,7 @@ def _unseen(problem: Any, texts: WideTexts, penalty: float, scores: NDArray[np.f
         inside, outside = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
         matrix = texts.matrix(texts.counts.gather(texts.fitted[inside]))
         weights = None if problem.weights is None else problem.weights[torch.from_numpy(inside)]
-        part = LinearProblem(
-            matrix, problem.targets[torch.from_numpy(inside)], problem.link, problem.outputs, weights
-        )
+        part = LinearProblem(matrix, problem.targets[torch.from_numpy(inside)], problem.link, problem.outputs, weights)
         point = fit_linear(part, penalty, part.without_rows())
         held = texts.matrix(texts.counts.gather(texts.fitted[outside]))
         scores[texts.fitted[outside]] = (held.times(point[:-1]) + point[-1]).numpy()
@@ -219,4 +218,4 @@ def _unseen(problem: Any, texts: WideTexts, penalty: float, scores: NDArray[np.f
 def fold_of(texts: WideTexts) -> NDArray[np.int64]:
     """The fold of each fitted text, by its n-grams."""
     entries, bounds = texts.entries["wide_ngrams"], [*texts.entries["wide_starts"], len(texts.entries["wide_ngrams"])]
-    return np.array([crc32(entries[a:b].tobytes()) % FOLDS for a, b in zip(bounds, bounds[1:], strict=False)])
+    return np.array([crc32(entries[a:b].tobytes()) % FOLDS for a, b in pairwise(bounds)])
