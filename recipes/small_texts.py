@@ -133,11 +133,13 @@ SETS: dict[str, Callable[[Path], Parts]] = {
 
 
 def write_parts(name: str, seed: int, data: Path, folder: Path) -> None:
-    """train.tsv, valid.tsv and test.tsv; a tenth of the training texts validates."""
+    """train.tsv, valid.tsv and test.tsv; a tenth of the training texts validates, the others are shuffled."""
     rows, test = SETS[name](data)
     chosen = set(random.Random(seed).sample(range(len(rows)), len(rows) // 10))
-    write_tsv(folder / "train.tsv", (row for i, row in enumerate(rows) if i not in chosen))
-    write_tsv(folder / "valid.tsv", (row for i, row in enumerate(rows) if i in chosen))
+    train, valid = ([row for i, row in enumerate(rows) if (i in chosen) == held] for held in (False, True))
+    random.Random(seed).shuffle(train)  # fastText learns in the order of the file, and some sets are sorted by label
+    write_tsv(folder / "train.tsv", train)
+    write_tsv(folder / "valid.tsv", valid)
     write_tsv(folder / "test.tsv", test)
 
 

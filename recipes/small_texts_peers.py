@@ -19,17 +19,19 @@ from typing import Any
 Table = tuple[list[str], list[str]]  # labels and texts
 Answer = Callable[[Sequence[str]], list[str]]
 
-FASTTEXT = [
-    {"lr": lr, "epoch": epoch, "wordNgrams": words, "minn": least, "maxn": most}
-    for lr, epoch, words, (least, most) in itertools.product((0.25, 1.0), (10, 30), (1, 2), ((0, 0), (2, 5)))
+WORDS: list[dict[str, Any]] = [
+    {"lr": lr, "epoch": epoch, "wordNgrams": words, "minn": 0, "maxn": 0}
+    for lr, epoch, words in itertools.product((0.25, 1.0), (10, 25), (1, 2))
 ]
-FEATURES = {
+LETTERS: list[dict[str, Any]] = [{"lr": lr, "epoch": 25, "wordNgrams": 1, "minn": 2, "maxn": 5} for lr in (0.25, 1.0)]
+FASTTEXT = [*WORDS, *LETTERS]
+FEATURES: dict[str, dict[str, Any]] = {
     "words": {"analyzer": "word", "ngram_range": (1, 1)},
     "pairs": {"analyzer": "word", "ngram_range": (1, 2)},
     "letters": {"analyzer": "char_wb", "ngram_range": (1, 4)},
     "long letters": {"analyzer": "char_wb", "ngram_range": (2, 5)},
 }
-TFIDF = [{"features": features, "C": c} for features in FEATURES for c in (1.0, 4.0, 16.0)]
+TFIDF: list[dict[str, Any]] = [{"features": features, "C": c} for features in FEATURES for c in (1.0, 4.0, 16.0)]
 
 
 def read(path: Path) -> Table:
@@ -39,7 +41,7 @@ def read(path: Path) -> Table:
 
 def fasttext(table: Table, settings: dict[str, Any], seed: int, folder: Path) -> Answer:
     """fastText's supervised model, of 100 dimensions, on one thread."""
-    import fasttext as package
+    import fasttext as package  # type: ignore[import-not-found]
 
     labels, texts = table
     file = folder / "fasttext.txt"
@@ -66,7 +68,7 @@ def tfidf(table: Table, settings: dict[str, Any], seed: int, folder: Path) -> An
     return lambda asked: [str(one) for one in model.predict(list(asked))]
 
 
-SYSTEMS = {"fasttext": (fasttext, FASTTEXT), "tfidf": (tfidf, TFIDF)}
+SYSTEMS: dict[str, tuple[Any, list[dict[str, Any]]]] = {"fasttext": (fasttext, FASTTEXT), "tfidf": (tfidf, TFIDF)}
 
 
 def accuracy(answer: Answer, table: Table) -> float:

@@ -237,6 +237,34 @@ def test_mistakes(keys: dict[str, Any], message: str, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+def test_many_labels_leave_out_rare_ngrams(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = NgramCounts([text.split() for _, text in sentences(200)], NgramKinds(2, (2, 5), 10_000, True))
+    monkeypatch.setattr("unrolled.tasks.classify.wide.MOST_WEIGHTS", 3000)
+    assert len(WideTexts.of(counts, 1, 3).seen) > 100
+    assert len(WideTexts.of(counts, 1, 60).seen) <= 50
+
+
+def test_a_model_to_start_from_keeps_its_wide_path(tmp_path: Path) -> None:
+    """Labels that are still there keep their weights; a new one has none."""
+    path = write(tmp_path / "train.tsv", sentences(60))
+    first = unrolled.train("classify", train=path, out=tmp_path / "first", set=MIXED, quiet=True)
+    more = write(tmp_path / "more.tsv", [*sentences(60, seed=5), *[("new", f"seven six {i}") for i in range(20)]])
+    keys = {"train.max_steps": 2, "train.batch_size": 8}
+    second = unrolled.train("classify", train=more, init=tmp_path / "first", out=tmp_path / "next", set=keys, quiet=True)
+    assert second.assets.wide == first.assets.wide
+    wide: Any = (first.network.wide, second.network.wide)
+    rows = [second.assets.labels.index(label) for label in first.assets.labels]
+    assert torch.equal(wide[0].weight, wide[1].weight[:, rows])
+    assert not bool(wide[1].weight[:, second.assets.labels.index("new")].any())
+
+
+def test_the_wide_path_alone_does_not_start_from_another(linear: Model, tmp_path: Path) -> None:
+    linear.save(tmp_path / "m.safetensors")
+    path = write(tmp_path / "train.tsv", sentences(60))
+    with pytest.raises(UserError, match=r"A wide path alone \(model\.kind=linear\) does not start from another model\."):
+        unrolled.train("classify", train=path, init=tmp_path / "m.safetensors", out=tmp_path / "run", quiet=True)
+
+
 def test_each_key_of_the_wide_path_changes_it(tmp_path: Path) -> None:
     """Keys that act where the shape of the wide path is decided."""
     from unrolled.models.classifier import ClassifierSettings
@@ -245,7 +273,7 @@ def test_each_key_of_the_wide_path_changes_it(tmp_path: Path) -> None:
 
     def shape(**keys: Any) -> Any:
         texts = Corpus(unrolled.data.readers.labelled.Labelled(text, (label,), "") for label, text in sentences(50))
-        return wide_shape(ClassifierSettings(**keys), texts, None)
+        return wide_shape(ClassifierSettings(**keys), texts, 2, None)
 
     usual = shape()
     assert shape(wide="off") is None

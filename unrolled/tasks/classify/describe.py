@@ -60,6 +60,7 @@ class ClassifyDescription(Description):
             "valid examples": len(data.valid),
             **_about_answers(assets, data),
             "reads": str(assets.reader),
+            **({} if assets.wide is None else {"wide path": f"{assets.wide.rows:,} n-grams"}),
             "length, mean / longest": f"{np.mean(lengths):.1f} / {max(lengths)}",
             "valid tokens unknown": sum(assets.reader.unknowns(one.steps) for one in assets.encoded(data.valid)),
             "valid inputs also in train": f"{shared} of {len(data.valid)}",

@@ -26,7 +26,9 @@ LETTERS_OF_NAMES = (1, 4)  # lengths of character n-grams in texts of one or two
 TEXTS, SCORES = "wide texts", "wide scores"  # names of what is computed once from training examples
 
 
-def wide_shape(settings: ClassifierSettings, train: Corpus, init: ClassifyAssets | None) -> WideShape | None:
+def wide_shape(
+    settings: ClassifierSettings, train: Corpus, outputs: int, init: ClassifyAssets | None
+) -> WideShape | None:
     """The shape of the wide path, if the model has one; that of a model to start from stays as it is."""
     is_text = isinstance(train[0].input, str)
     if settings.kind == "linear":
@@ -34,16 +36,21 @@ def wide_shape(settings: ClassifierSettings, train: Corpus, init: ClassifyAssets
             raise UserError("model.kind=linear reads texts, and the data has frames.", "Use model.kind=recurrent.")
         if settings.wide == "off":
             raise UserError("model.kind=linear is the wide path alone, and model.wide=off.", "Leave one of them out.")
+        if init is not None:
+            raise UserError(
+                "A wide path alone (model.kind=linear) does not start from another model.",
+                "Leave --init out: it is fitted in seconds. Or start from a model with layers.",
+            )
     if init is not None:
         return init.wide
     wanted = settings.wide == "on" or settings.kind == "linear" or (settings.wide == "auto" and not settings.ngrams)
     if not is_text or not wanted:
         return None
-    found = wide_texts(train, settings)
+    found = wide_texts(train, settings, outputs)
     return WideShape(found.counts.kinds, len(found.seen))
 
 
-def wide_texts(train: Corpus, settings: ClassifierSettings) -> WideTexts:
+def wide_texts(train: Corpus, settings: ClassifierSettings, outputs: int) -> WideTexts:
     """The n-grams of training examples; computed once, until they are forgotten."""
 
     def compute() -> WideTexts:
@@ -51,7 +58,7 @@ def wide_texts(train: Corpus, settings: ClassifierSettings) -> WideTexts:
         usual = LETTERS if apart else LETTERS_OF_NAMES
         letters = usual if settings.wide_letters is None else tuple(settings.wide_letters)
         kinds = NgramKinds(settings.wide_words, letters, settings.wide_buckets, apart)
-        return WideTexts.of(wide_counts(train, kinds), settings.wide_min_count or (1 if apart else 2))
+        return WideTexts.of(wide_counts(train, kinds), settings.wide_min_count or (1 if apart else 2), outputs)
 
     return train.once(TEXTS, None, compute)
 
@@ -62,7 +69,7 @@ def fit_to(path: WidePath, config: ClassifyConfig, assets: ClassifyAssets, data:
     A network beside it learns from scores of fits that did not see the example: those of the path itself look better on
     training examples than on others.
     """
-    texts = wide_texts(data.train, config.model)
+    texts = wide_texts(data.train, config.model, path.bias.numel())
     data.train.forget(TEXTS)
     multi = config.data.multi_label
     train, valid = (_targets(assets, examples, multi) for examples in (data.train, data.valid))

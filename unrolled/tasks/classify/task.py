@@ -100,7 +100,7 @@ class Classify(Task):
         if config.data.kind == "number":
             numbers_of(data.valid)  # reports a label that is not a number before training
             scale = init.scale if init is not None else scale_of(numbers_of(data.train))
-            return ClassifyAssets((), (), reader, scale, wide_shape(config.model, data.train, init))
+            return ClassifyAssets((), (), reader, scale, wide_shape(config.model, data.train, 1, init))
         counts = Counter(label for example in data.train for label in example.labels)
         if len(counts) < 2 and not (counts and config.data.multi_label):
             only = next(iter(counts), "none at all")
@@ -116,7 +116,7 @@ class Classify(Task):
             )
         if config.train.class_weights not in ("none", "balanced"):
             given_weights(config.train.class_weights, labels)  # reports a mistake before training
-        wide = wide_shape(config.model, data.train, init)
+        wide = wide_shape(config.model, data.train, len(labels), init)
         return ClassifyAssets(labels, tuple(counts[label] for label in labels), reader, wide=wide)
 
     def transfer(self, old: Model, network: nn.Module, assets: ClassifyAssets) -> None:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from unrolled.models.wide import WidePath
 
 MOST_FITTED = 200_000  # texts that the wide path is fitted on
+MOST_SCORES = 50_000_000  # of these texts
+MOST_WEIGHTS = 20_000_000
 MOST_JUDGED = 20_000  # validation texts that choose the penalty
 STRENGTHS = (1.0, 4.0, 16.0, 64.0, 256.0)  # 1 / (penalty · texts), as scikit-learn's C
 FIRST = 2  # of these, with which the search begins
@@ -66,14 +68,19 @@ class WideTexts:
     """Of each: ln((1 + N) / (1 + texts with it)) + 1, so that rare ones are penalised less; in names its root."""
 
     @classmethod
-    def of(cls, counts: NgramCounts, least: int) -> WideTexts:
-        kinds, fitted = counts.kinds, np.arange(0, len(counts), -(-len(counts) // MOST_FITTED))
+    def of(cls, counts: NgramCounts, least: int, outputs: int = 1) -> WideTexts:
+        """`least` is the number of texts that an n-gram must be in; it is larger where weights would be too many."""
+        kinds, most = counts.kinds, min(MOST_FITTED, max(1000, MOST_SCORES // outputs))
+        fitted = np.arange(0, len(counts), -(-len(counts) // most))
         entries = counts.gather(fitted)
         seen, numbers = np.unique(entries["wide_ngrams"], return_counts=True)
-        enough = numbers >= min(least, max(1, len(fitted) // 20))
+        least = min(least, max(1, len(fitted) // 20))
+        if len(numbers) > (rows := max(1, MOST_WEIGHTS // outputs)):
+            least = max(least, int(np.sort(numbers)[-rows]) + 1)
+        enough = numbers >= least
         scale = (np.log((1 + len(fitted)) / (1 + numbers[enough])) + 1) ** (1 if kinds.apart else 0.5)
-        rows, known = places_of(entries["wide_ngrams"], seen[enough])
-        squares = float((np.where(known, entries["wide_weights"] * scale[rows], 0.0) ** 2).sum())
+        places, known = places_of(entries["wide_ngrams"], seen[enough])
+        squares = float((np.where(known, entries["wide_weights"] * scale[places], 0.0) ** 2).sum())
         scale /= np.sqrt(max(squares, 1e-12) / len(fitted))  # rows of X have the length 1 on average
         return cls(counts, fitted, entries, seen[enough], scale.astype(np.float32))
 
