@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 from unrolled.data.batching.ragged import Rows
@@ -31,18 +32,20 @@ class SparseRows:
     column_values: Tensor
 
     @classmethod
-    def of(cls, columns: Rows, starts: Rows, values: np.ndarray, width: int, dtype: torch.dtype) -> SparseRows:
+    def of(cls, columns: Rows, starts: Rows, values: NDArray[Any], width: int, dtype: torch.dtype) -> SparseRows:
         """From the entries of rows end to end, and where each row starts."""
         lengths = np.diff(np.append(starts, len(columns)))
         rows, order = np.repeat(np.arange(len(starts)), lengths), np.argsort(columns, kind="stable")
         counts = np.bincount(columns, minlength=width)
         by_row = torch.from_numpy(np.ascontiguousarray(values)).to(dtype)
         return cls(
-            (len(starts), width),
-            *(torch.from_numpy(one.astype(np.int64)) for one in (columns, starts)),
-            by_row,
-            *(torch.from_numpy(one.astype(np.int64)) for one in (rows[order], np.cumsum(counts) - counts)),
-            by_row[torch.from_numpy(order)],
+            shape=(len(starts), width),
+            columns=_whole(columns),
+            starts=_whole(starts),
+            values=by_row,
+            rows=_whole(rows[order]),
+            column_starts=_whole(np.cumsum(counts) - counts),
+            column_values=by_row[torch.from_numpy(order)],
         )
 
     def times(self, weights: Tensor) -> Tensor:
@@ -52,6 +55,10 @@ class SparseRows:
     def transposed_times(self, errors: Tensor) -> Tensor:
         """Xᵀ E of errors (N, C): (F, C)."""
         return F.embedding_bag(self.rows, errors, self.column_starts, mode="sum", per_sample_weights=self.column_values)
+
+
+def _whole(numbers: Rows) -> Tensor:
+    return torch.from_numpy(numbers.astype(np.int64))
 
 
 @dataclass(frozen=True)

@@ -69,15 +69,16 @@ class WideTexts:
 
     @classmethod
     def of(cls, counts: NgramCounts, least: int, outputs: int = 1) -> WideTexts:
-        """`least` is the number of texts that an n-gram must be in; it is larger where weights would be too many."""
+        """`least` is the number of texts that an n-gram must be in; if weights are too many, rarer ones are left out."""
         kinds, most = counts.kinds, min(MOST_FITTED, max(1000, MOST_SCORES // outputs))
         fitted = np.arange(0, len(counts), -(-len(counts) // most))
         entries = counts.gather(fitted)
         seen, numbers = np.unique(entries["wide_ngrams"], return_counts=True)
-        least = min(least, max(1, len(fitted) // 20))
-        if len(numbers) > (rows := max(1, MOST_WEIGHTS // outputs)):
-            least = max(least, int(np.sort(numbers)[-rows]) + 1)
-        enough = numbers >= least
+        if not len(seen):  # all texts are empty
+            seen, numbers = np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.int64)
+        enough = numbers >= min(least, max(1, len(fitted) // 20), int(numbers.max()))
+        if enough.sum() > (rows := max(1, MOST_WEIGHTS // outputs)):
+            enough[np.argsort(-numbers, kind="stable")[rows:]] = False
         scale = (np.log((1 + len(fitted)) / (1 + numbers[enough])) + 1) ** (1 if kinds.apart else 0.5)
         places, known = places_of(entries["wide_ngrams"], seen[enough])
         squares = float((np.where(known, entries["wide_weights"] * scale[places], 0.0) ** 2).sum())
