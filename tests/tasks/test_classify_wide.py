@@ -17,8 +17,8 @@ from tests.tasks.test_classify import SMALL, sentences, write
 from unrolled import Model, UserError
 from unrolled.data.batching.ngrams import NgramCounts
 from unrolled.models.linear_fit import LinearProblem, Link, SparseRows, fit_linear
-from unrolled.models.wide import LinearClassifier
-from unrolled.tasks.classify.wide import WideTexts, fold_of
+from unrolled.models.wide import LinearClassifier, WidePath
+from unrolled.tasks.classify.wide import Answers, WideTexts, fit_wide, fold_of
 from unrolled.text import split_words
 from unrolled.text.ngrams import NgramKinds, letter_runs, run_hash, spelt_hash
 
@@ -187,12 +187,15 @@ def test_labels_that_texts_do_not_tell(tmp_path: Path) -> None:
     assert isinstance(model.network, LinearClassifier)
 
 
-def test_texts_without_words(tmp_path: Path) -> None:
-    path = write(tmp_path / "train.tsv", [(("a", "b")[i % 3 == 0], "") for i in range(30)])
-    model = unrolled.train("classify", train=path, valid=path, out=tmp_path / "run", set=LINEAR, quiet=True)
-    assert model.predict(["", "word"])[1].probabilities["a"] == pytest.approx(2 / 3, abs=0.01)
-    (said,) = model.task.description.remarks(model)
-    assert said == "The wide path adds nothing: on the validation part no n-gram helped."
+def test_texts_without_words() -> None:
+    """The shares of the labels are all there is to fit."""
+    counts = NgramCounts([[]] * 30, NgramKinds(2, (2, 5), 100, True))
+    texts = WideTexts.of(counts, 1)
+    path = WidePath(100, len(texts.seen), 2)
+    targets = torch.tensor([i % 3 // 2 for i in range(30)])
+    fit_wide(path, texts, counts, Answers(targets, targets, "softmax"), None, unseen=True)
+    assert path.is_silent
+    assert path.bias.softmax(0).tolist() == pytest.approx([2 / 3, 1 / 3])
 
 
 def test_numbers_are_fitted_too(tmp_path: Path) -> None:
@@ -258,7 +261,9 @@ def test_a_model_to_start_from_keeps_its_wide_path(tmp_path: Path) -> None:
     first = unrolled.train("classify", train=path, out=tmp_path / "first", set=MIXED, quiet=True)
     more = write(tmp_path / "more.tsv", [*sentences(60, seed=5), *[("new", f"seven six {i}") for i in range(20)]])
     keys = {"train.max_steps": 2, "train.batch_size": 8}
-    second = unrolled.train("classify", train=more, init=tmp_path / "first", out=tmp_path / "next", set=keys, quiet=True)
+    second = unrolled.train(
+        "classify", train=more, init=tmp_path / "first", out=tmp_path / "next", set=keys, quiet=True
+    )
     assert second.assets.wide == first.assets.wide
     wide: Any = (first.network.wide, second.network.wide)
     rows = [second.assets.labels.index(label) for label in first.assets.labels]
@@ -269,7 +274,9 @@ def test_a_model_to_start_from_keeps_its_wide_path(tmp_path: Path) -> None:
 def test_the_wide_path_alone_does_not_start_from_another(linear: Model, tmp_path: Path) -> None:
     linear.save(tmp_path / "m.safetensors")
     path = write(tmp_path / "train.tsv", sentences(60))
-    with pytest.raises(UserError, match=r"A wide path alone \(model\.kind=linear\) does not start from another model\."):
+    with pytest.raises(
+        UserError, match=r"A wide path alone \(model\.kind=linear\) does not start from another model\."
+    ):
         unrolled.train("classify", train=path, init=tmp_path / "m.safetensors", out=tmp_path / "run", quiet=True)
 
 
