@@ -57,7 +57,7 @@ DATA = (
 Rows = list[tuple[str, str]]
 Parts = tuple[Rows, Rows]  # (label, text) to train on, to score
 ANSWERED = 200  # texts whose answers are timed, one at a time
-OURS = {
+OURS: dict[str, dict[str, Any]] = {
     "linear": {"model.kind": "linear"},
     "beside": {"model.hidden_size": 32, "model.embedding_size": 32, "train.max_steps": 300},
 }
@@ -149,8 +149,8 @@ def ours(system: str, seed: int, folder: Path) -> dict[str, Any]:
     settings = {**OURS[system], "train.seed": seed, "train.threads": 1, "train.device": "cpu"}
     columns = {"data.label_column": "1", "data.text_column": "2"}
     began = time.process_time()
-    files = {"train": folder / "train.tsv", "valid": folder / "valid.tsv", "out": folder / "run"}
-    model = api.train("classify", **files, set={**settings, **columns}, quiet=True)
+    train, valid = folder / "train.tsv", folder / "valid.tsv"
+    model = api.train("classify", train=train, valid=valid, out=folder / "run", set={**settings, **columns}, quiet=True)
     seconds = time.process_time() - began
     scores = {key: value for key, value in model.evaluate(folder / "test.tsv").items() if isinstance(value, float)}
     texts = [text for _, text in _read(folder / "test.tsv")][:ANSWERED]

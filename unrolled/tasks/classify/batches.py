@@ -99,7 +99,7 @@ def wide_counts(examples: Sequence[Labelled], kinds: NgramKinds) -> NgramCounts:
     """The n-grams of examples that the wide path reads; those of a corpus are counted once."""
 
     def count() -> NgramCounts:
-        return NgramCounts([split_words(example.input) for example in examples], kinds)
+        return NgramCounts([split_words(str(example.input)) for example in examples], kinds)
 
     return examples.once(f"wide counts {kinds}", None, count) if isinstance(examples, Corpus) else count()
 

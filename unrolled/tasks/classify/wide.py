@@ -69,7 +69,7 @@ class WideTexts:
 
     @classmethod
     def of(cls, counts: NgramCounts, least: int, outputs: int = 1) -> WideTexts:
-        """`least` is the number of texts that an n-gram must be in; if weights are too many, rarer ones are left out."""
+        """`least` texts must have an n-gram; if there would be too many weights, rarer n-grams are left out."""
         kinds, most = counts.kinds, min(MOST_FITTED, max(1000, MOST_SCORES // outputs))
         fitted = np.arange(0, len(counts), -(-len(counts) // most))
         entries = counts.gather(fitted)
