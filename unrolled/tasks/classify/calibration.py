@@ -1,4 +1,4 @@
-"""What validation taught a classifier about its scores: their temperature, and a threshold for each label."""
+"""The calibration of a classifier: the temperature of its scores, and a threshold for each label."""
 
 from __future__ import annotations
 

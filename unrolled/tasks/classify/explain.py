@@ -1,4 +1,4 @@
-"""Which words decided: the exact shares of the wide path, and what the network's score loses without each word."""
+"""The words that decided: exact shares of the wide path, and what the network's score loses without each word."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _explanation(model: Model, text: str, answer: Classified | PredictedNumber) 
 
 
 def _direction(model: Model, answer: Any) -> tuple[str, Shares]:
-    """Whose score is explained, and what it takes of each label's score, (C,)."""
+    """The label whose score is explained, and the weight of each label's score in it, (C,)."""
     if model.assets.scale is not None:
         return "the number", np.array([model.assets.scale[1]])
     labels: tuple[str, ...] = model.assets.labels
@@ -133,7 +133,7 @@ def _direction(model: Model, answer: Any) -> tuple[str, Shares]:
 
 
 def word_spans(text: str) -> list[tuple[int, int]]:
-    """Where the words of `split_words` stand.
+    """The places of the words of `split_words`.
 
     >>> word_spans("no, no")
     [(0, 2), (2, 3), (4, 6)]

@@ -104,7 +104,7 @@ def places_of(ids: NDArray[Any], seen: NDArray[Any]) -> tuple[NDArray[np.int64],
 
 @dataclass(frozen=True)
 class Answers:
-    """What the wide path is fitted to: targets as `LinearProblem` takes them, and weights of examples or labels."""
+    """The targets of the wide path, as `LinearProblem` takes them, and weights of examples or labels."""
 
     train: Tensor
     valid: Tensor
