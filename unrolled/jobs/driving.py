@@ -122,8 +122,8 @@ class Drive:
         text = (
             f"{job.task.name} on {job.data.source}\n"
             + "".join(f"{name:<8}  {text}\n" for name, text in job.task.description.roles(job.assets).items())
-            + f"{job.model.num_parameters:,} parameters, {batches_per_epoch(trainer)}, "
-            f"{trainer.total_steps} updates, {_where(job)}, {trainer.precision}, run folder {self.folder}\n"
+            + f"{job.model.num_parameters:,} parameters, {_updates(trainer)}, {_where(job)}, {trainer.precision}, "
+            f"run folder {self.folder}\n"
             "Ctrl-C stops and saves"
         )
         if job.traits.samples:
@@ -184,7 +184,7 @@ def _where(job: TrainingJob) -> str:
 def _updates(trainer: Trainer) -> str:
     """The length of a run in words."""
     if trainer.traits.fitted:
-        return "fitted, with no updates to make"
+        return "fitted without updates"
     return f"{batches_per_epoch(trainer)}, {trainer.total_steps} updates"
 
 
