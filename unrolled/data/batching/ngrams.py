@@ -22,7 +22,7 @@ class NgramCounts:
 
     >>> kinds = NgramKinds(2, (), 1000, apart=True)
     >>> some = NgramCounts([["a", "cat"], [], ["A", "a"]], kinds).gather(np.array([2, 0, 1]))
-    >>> some["wide_starts"].tolist(), [round(float(one), 2) for one in some["wide_weights"]]  # "a" twice and "a a"; then three
+    >>> some["wide_starts"].tolist(), [round(float(one), 2) for one in some["wide_weights"]]  # "a" twice, "a a"; …
     ([0, 2, 5], [0.86, 0.51, 0.58, 0.58, 0.58])
     """
 
