@@ -243,7 +243,7 @@ def classifier(folder: Path) -> Row:
     (folder / "texts.tsv").write_text("\n".join(f"{line[0][0]}\t{' '.join(line)}" for line in lines))
     changes = {
         "data.level": "word", "model.hidden_size": 256, "model.embedding_size": 256, "train.batch_size": 32,
-        "model.letter_hidden": 0, "model.ngrams": 0,
+        "model.letter_hidden": 0, "model.wide": "off",
     }  # fmt: skip
 
     def peer() -> plain.Step:

@@ -212,6 +212,7 @@ PARTS = {
         {"trec6": 0.93, "trec50": 0.85},
         "6 classes: CNN 91.2 random, 92.8 static, 93.6 tuned vectors (Kim 2014)",
         {
+            "model.ngrams": 32768,
             "model.dropout": 0.5,
             "model.hidden_size": 300,
             "model.pool": "attention+max",
@@ -229,6 +230,7 @@ PARTS = {
         {"accuracy": 0.86},
         "LSTM 84.9, BiLSTM 87.5 (Tai 2015, test)",
         {
+            "model.ngrams": 32768,
             "model.dropout": 0.5,
             "model.pool": "attention+max",
             "model.tune_vectors": True,
@@ -245,6 +247,7 @@ PARTS = {
         {"accuracy": None},
         "Bar: 2 points over a linear model",
         {
+            "model.ngrams": 32768,
             "model.dropout": 0.5,
             "model.hidden_size": 192,
             "model.pool": "max+last",

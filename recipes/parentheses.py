@@ -35,7 +35,7 @@ EDGES = (1, 2, 4, 7, 13, 25, 50, LONGEST + 1)  # distances that are scored toget
 SETTINGS: dict[str, Any] = {
     **LAST_ONLY,
     "data.level": "char",
-    "model.ngrams": 0,
+    "model.wide": "off",
     "model.bidirectional": False,
     "model.pool": "last",
     "model.hidden_size": 64,

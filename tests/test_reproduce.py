@@ -205,4 +205,4 @@ def test_environments_that_close(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_recipe_has_what_its_description_says() -> None:
     assert set(Recipe.model_fields) >= {"train", "valid", "test", "metric", "published", "source", "measured"}
-    assert recipes.NOT_RECIPES == ("common", "searches")
+    assert recipes.NOT_RECIPES == ("common", "searches", "small_texts_peers")

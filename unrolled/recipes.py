@@ -26,7 +26,7 @@ from unrolled.model import Model
 from unrolled.recipe_data import FOLDER, RecipeData, recipe_data
 from unrolled.training import new_folder
 
-NOT_RECIPES = ("common", "searches")
+NOT_RECIPES = ("common", "searches", "small_texts_peers")
 
 
 class Recipe(Section):

@@ -82,6 +82,31 @@ def test_run_gives_probabilities(folder: Path) -> None:
     assert json.loads(rows[0]["probabilities"]).keys() == {"good", "bad"}
 
 
+def test_run_abstains_below_a_probability(folder: Path) -> None:
+    assert run("run", "m", "--text", "one fine", "--min-probability", "0.5", folder=folder).stdout == "good\n"
+    assert run("run", "m", "--text", "one fine", "--min-probability", "1", folder=folder).stdout == "?\n"
+    record = json.loads(run("run", "m", "--text", "x", "--min-probability", "1", "--json", folder=folder).stdout)
+    assert record["label"] is None
+    assert record["probabilities"].keys() == {"good", "bad"}
+    scores = json.loads(run("eval", "m", "test.tsv", "--min-probability", "1", "--json", folder=folder).stdout)
+    assert scores["coverage"] < 1
+    wrong = run("run", "m", "--text", "x", "--min-probability", "80", folder=folder)
+    assert (wrong.returncode, wrong.stderr) == (
+        2,
+        "unrolled: min_probability=80.0 is not a probability. Give a number from 0 to 1, such as 0.8.\n",
+    )
+
+
+def test_run_explains(folder: Path) -> None:
+    shown = run("run", "m", "--text", "one fine", "--explain", folder=folder).stdout
+    assert shown.startswith("good\n  for good: fine +")
+    record = json.loads(run("run", "m", "--text", "one fine", "--explain", "--json", folder=folder).stdout)
+    why = record["explanation"]
+    assert why["of"] == "good"
+    assert [(word["text"], word["start"], word["end"]) for word in why["words"]] == [("one", 0, 3), ("fine", 4, 8)]
+    assert why["words"][1]["score"] > why["words"][0]["score"]
+
+
 def test_eval_prints_tables_and_json(folder: Path) -> None:
     shown = run("eval", "m", "test.tsv", folder=folder).stdout
     assert "accuracy" in shown

@@ -22,7 +22,10 @@ STORED: dict[str, tuple[str, str, dict[str, Any]]] = {
 FRAMED = {**SHORT, "model.hidden_size": 6}
 ATTENDING = {"model.kind": "transformer", "model.heads": 2, "model.feedforward": 12}
 SHOP = {"data.target_columns": "sales", "data.horizon": 0, "data.time_column": "none"}
+WIDE = {"model.ngrams": 0, "model.wide": "on", "model.wide_buckets": 512}
 LATER: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "classify-wide": ("classify", "mood.tsv", {**LABELS, **WIDE}),
+    "classify-linear": ("classify", "mood.tsv", {**WIDE, "model.kind": "linear", "train.threads": 1}),
     "classify-transformer": ("classify", "mood.tsv", {**LABELS, **ATTENDING}),
     "tag-transformer": ("tag", "spans.txt", {**TAGS, **ATTENDING}),
     "tag-frames": ("tag", "steps.npz", FRAMED),

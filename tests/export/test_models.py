@@ -12,6 +12,8 @@ from unrolled.export.graphs import plans_of
 MODELS = {
     "caption": ["encode", "step"],
     "classify": ["whole"],
+    "classify-linear": ["whole"],
+    "classify-wide": ["whole"],
     "forecast-lags": ["whole", "step"],
     "generate-lstm": ["whole", "step"],
     "generate-transformer": ["whole", "step"],

@@ -12,7 +12,7 @@ from unrolled.model import Model
 from unrolled.runtime import RuntimeModel
 
 STORED = Path(__file__).parent.parent / "compat" / "2026-11"
-LATER = STORED.with_name("2026-11-kinds")
+LATER = (STORED.with_name("2026-11-kinds"), STORED.with_name("2026-11-wide"))
 KINDS = sorted(path.stem for path in STORED.glob("*.safetensors"))
 
 
@@ -31,8 +31,8 @@ def folder_of(kind: str) -> Path:
 @functools.cache
 def model_of(kind: str) -> Model:
     """The model itself, with torch."""
-    path = STORED / f"{kind}.safetensors"
-    return api.load(path if path.exists() else LATER / path.name)
+    places = (folder / f"{kind}.safetensors" for folder in (STORED, *LATER))
+    return api.load(next(path for path in places if path.exists()))
 
 
 @functools.cache

@@ -155,7 +155,7 @@ def test_options_that_an_exported_model_lacks() -> None:
             "precision='bf16' is not for an exported model: its graphs decide. "
             "Leave it out, or export the model with --weights fp16.",
         ),
-        (lambda: mood.predict("fine", beam=3), "Unknown predict option 'beam'. There are none."),
+        (lambda: mood.predict("fine", beam=3), "Unknown predict option 'beam'. Choices: explain, min_probability."),
         (
             lambda: mood.read_as(["model.hidden_size=3"]),
             "model.hidden_size of a trained model cannot be set: only keys about reading a file can. "

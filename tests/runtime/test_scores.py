@@ -27,6 +27,8 @@ from unrolled.errors import UserError
 SCORED: dict[str, list[dict[str, Any]]] = {
     "classify": [{}],
     "classify-letters": [{}],
+    "classify-linear": [{}],
+    "classify-wide": [{"min_probability": 0.6}],
     "tag-crf": [{}],
     "tag-softmax": [{}],
     "tag-frames": [{}],

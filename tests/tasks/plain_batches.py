@@ -76,6 +76,34 @@ def ngrams(texts: Sequence[str], buckets: int) -> dict[str, Tensor]:
     return {"ngrams": torch.from_numpy(np.concatenate(found)), "ngram_starts": starts, "ngram_weights": weights}
 
 
+def wide_ngrams(texts: Sequence[str], kinds: Any) -> dict[str, Tensor]:
+    """Each bucket once, by group: runs of words, then letters; weights 1 + ln c, at length 1 by group or by text."""
+    ids, weights, starts = list[int](), list[float](), list[int]()
+    for text in texts:
+        lower, groups = [word.lower() for word in split_words(text)], []
+        runs = [lower[i : i + n] for n in range(1, kinds.words + 1) for i in range(len(lower) - n + 1)]
+        hashes = [crc32(" ".join(run).encode()) for run in runs]
+        spelt = [f"^{word[:20]}…{word[-20:]}$" if len(word) > 40 else f"^{word}$" for word in lower]
+        sizes = range(kinds.letters[0], kinds.letters[1] + 1) if kinds.letters else ()
+        parts = [{word[i : i + n] for n in sizes for i in range(len(word) - n + 1)} for word in spelt]
+        letters = [crc32(b"\0" + part.encode()) for several in parts for part in several]
+        for found in (hashes, letters):
+            counts: dict[int, int] = {}
+            for one in found:
+                counts[one % kinds.buckets] = counts.get(one % kinds.buckets, 0) + 1
+            groups.append([(bucket, 1 + np.log(count)) for bucket, count in sorted(counts.items())])
+        lengths = [sum(weight**2 for _, weight in group) for group in groups]
+        starts.append(len(ids))
+        for group, length in zip(groups, lengths, strict=True):
+            ids += [bucket for bucket, _ in group]
+            weights += [weight / np.sqrt(length if kinds.apart else sum(lengths)) for _, weight in group]
+    return {
+        "wide_ngrams": torch.tensor(ids, dtype=torch.int64),
+        "wide_starts": torch.tensor(starts),
+        "wide_weights": torch.tensor(np.array(weights), dtype=torch.float32),
+    }
+
+
 def classify_batch(config: Any, assets: Any, part: Sequence[Any], *, training: bool) -> Batch:
     """A batch of `Labelled`."""
     if training and config.train.consistency:
@@ -90,6 +118,8 @@ def classify_batch(config: Any, assets: Any, part: Sequence[Any], *, training: b
         ids, lengths = padded(tokens), torch.tensor([len(one) for one in tokens])
     else:
         ids, lengths = frames_batch(inputs)
+    if assets.wide is not None:
+        more |= wide_ngrams(inputs, assets.wide.kinds)
     if config.model.ngrams and isinstance(inputs[0], str):
         more |= ngrams(inputs, config.model.ngrams)
     if training and config.train.class_weights == "balanced":

@@ -134,8 +134,12 @@ def test_saved_and_loaded_it_is_the_same(model: Model, tmp_path: Path) -> None:
     assert again.predict(texts) == model.predict(texts)
 
 
-def test_resumed_it_ends_with_the_same_bits(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = train(table, tmp_path / "whole", train__max_steps=12, train__eval_every=4)
+@pytest.mark.parametrize("ngrams", [256, 0])  # without them there is a wide path
+def test_resumed_it_ends_with_the_same_bits(
+    ngrams: int, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = {"train__max_steps": 12, "train__eval_every": 4, "model__ngrams": ngrams}
+    whole = train(table, tmp_path / "whole", **keys)
     stopped = tmp_path / "stopped"
     evaluations = 0
     from unrolled.training.run import Run
@@ -151,13 +155,14 @@ def test_resumed_it_ends_with_the_same_bits(table: Path, tmp_path: Path, monkeyp
 
     monkeypatch.setattr(Run, "checkpoint", stop_after_two)
     with pytest.raises(KeyboardInterrupt):
-        train(table, stopped, train__max_steps=12, train__eval_every=4)
+        train(table, stopped, **keys)
     monkeypatch.undo()
     api.resume(stopped, quiet=True)
     for name in ("best.safetensors", "last.safetensors"):
         first, second = (safetensors.torch.load_file(tmp_path / run / name) for run in ("whole", "stopped"))
         assert first.keys() == second.keys()
         assert all(torch.equal(first[key], second[key]) for key in first)
+    assert unrolled.load(stopped).assets.to_json() == whole.assets.to_json()
     assert whole.scores
 
 
@@ -352,7 +357,7 @@ def test_bad_inputs(model: Model) -> None:
         with pytest.raises(UserError) as error:
             model.predict(bad)
         assert str(error.value) == message
-    with pytest.raises(UserError, match=r"Unknown predict option 'temperature'\. There are none\."):
+    with pytest.raises(UserError, match=r"Unknown predict option 'temperature'\. Choices: explain, min_p"):
         model.predict("x", temperature=1.0)
     with pytest.raises(UserError, match="needs its whole input"):
         model.stream()

@@ -36,12 +36,12 @@ VALUES: dict[str, Any] = {
     **NOWHERE, **COLUMNS, "min_count": 45, "label_separator": ",", "valid_fraction": 0.5, "level": "bpe",
     "max_steps": 5, "max_size": 5, "category_columns": ["a"], "feature_columns": [1], "sequence_column": "a",
     "tag_names": ["a", "b"], "max_tokens": 4, "center_bands": True, "height": 16, "sample_rate": 8000,
-    "input_columns": ["a"], "target_columns": ["b"],
+    "input_columns": ["a"], "target_columns": ["b"], "class_weights": "balanced",
 }  # fmt: skip
 ELSEWHERE = {  # keys that act in scores, on which weights are trained, or on where things are kept
     *("forecast: data.period", "recognize: data.memory", "caption: data.memory", "recognize: data.too_short"),
     *("generate: data.cache", "translate: train.valid_free", "caption: train.valid_free", "translate: train.select"),
-    *("forecast: train.tune_linear", "forecast: train.rollout_steps"),
+    *("forecast: train.tune_linear", "forecast: train.rollout_steps", "classify: train.calibrate"),
 }
 SHARED: dict[str, Any] = {
     "seed": 1, "precision": "bf16", "epochs": 1, "max_steps": 4, "batch_size": 2, "accumulate": 2, "lr": 0.1,

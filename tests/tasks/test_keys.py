@@ -22,7 +22,7 @@ from unrolled.tasks.corpus import Corpus
 WIDTHS = {"hidden_size": 8, "embedding_size": 6, "feedforward": 6, "heads": 2, "letter_size": 3, "letter_hidden": 2}
 LIFE = "the cat sat on the mat and the dog lay on the rug\n" * 20
 ELSEWHERE = {  # keys that act when answers are found, not in the loss of the first batch
-    *("tag: model.legal", "caption: model.decoder.expected"),
+    *("tag: model.legal", "caption: model.decoder.expected", "classify: model.wide"),
     *("translate: model.shared", "forecast: model.residual"),
 }
 
@@ -41,10 +41,10 @@ KINDS = {
     "generate, rnn": Kind("generate", {"model.cell": "rnn"}),
     "generate, transformer": Kind("generate", {"model.kind": "transformer"}),
     "generate, feedforward": Kind("generate", {"model.kind": "feedforward"}),
-    "classify, words": Kind("classify", {"data.level": "word"}),
-    "classify, characters": Kind("classify", {"data.level": "char", "model.cell": "gru"}),
+    "classify, words": Kind("classify", {"data.level": "word", "model.wide": "off"}),
+    "classify, characters": Kind("classify", {"data.level": "char", "model.cell": "gru", "model.wide": "off"}),
     "classify, frames": Kind("classify", {"data.train": "frames.npz"}),
-    "classify, transformer": Kind("classify", {"data.level": "char", "model.kind": "transformer"}),
+    "classify, transformer": Kind("classify", {"data.level": "char", "model.kind": "transformer", "model.wide": "off"}),
     "tag, words": Kind("tag", {}),
     "tag, transformer": Kind("tag", {"model.kind": "transformer"}),
     "tag, spans": Kind("tag", {"data.train": "spans.txt", "model.num_layers": 2}),
@@ -130,7 +130,13 @@ def another(key: Key, value: Any) -> Any:
         "heads": 4,
         "strides": [1, 1],
     }
-    special |= {"cell_activation": "relu", "gate_activation": "hardsigmoid", "output_activation": "relu", "front": [5]}
+    special |= {
+        "cell_activation": "relu",
+        "gate_activation": "hardsigmoid",
+        "output_activation": "relu",
+        "front": [5],
+        "wide_letters": [],
+    }
     special |= {
         "combine": "mean",
         "bridge": "zero",

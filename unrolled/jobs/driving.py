@@ -47,7 +47,7 @@ class Drive:
             for note in notes:
                 report.say(note)
             report.say(self._introduction())
-            if progress.step >= self.trainer.total_steps:
+            if progress.step >= self.trainer.total_steps > 0:
                 report.say(f"The run is already finished. To make it longer: {self._longer()}")
             try:
                 with self.watchers.watching():
@@ -122,13 +122,13 @@ class Drive:
         text = (
             f"{job.task.name} on {job.data.source}\n"
             + "".join(f"{name:<8}  {text}\n" for name, text in job.task.description.roles(job.assets).items())
-            + f"{job.model.num_parameters:,} parameters, {batches_per_epoch(trainer)}, "
-            f"{trainer.total_steps} updates, {_where(job)}, {trainer.precision}, run folder {self.folder}\n"
+            + f"{job.model.num_parameters:,} parameters, {_updates(trainer)}, {_where(job)}, {trainer.precision}, "
+            f"run folder {self.folder}\n"
             "Ctrl-C stops and saves"
         )
         if job.traits.samples:
             text += "; lines marked │ are samples of what the model does"
-        slow = too_slow_a_rise(trainer.settings, trainer.total_steps)
+        slow = None if job.traits.fitted else too_slow_a_rise(trainer.settings, trainer.total_steps)
         return "\n".join(
             [
                 *[text, *job.task.description.warnings(job.config, trainer.batches)],
@@ -179,6 +179,13 @@ def _where(job: TrainingJob) -> str:
     """The devices that compute, in words."""
     kind = job.device.type if job.ranks.world > 1 else str(job.device)
     return kind if job.ranks.alone else f"{job.ranks.world} processes, {kind}"
+
+
+def _updates(trainer: Trainer) -> str:
+    """The length of a run in words."""
+    if trainer.traits.fitted:
+        return "fitted without updates"
+    return f"{batches_per_epoch(trainer)}, {trainer.total_steps} updates"
 
 
 def batches_per_epoch(trainer: Trainer) -> str:

@@ -33,7 +33,7 @@ def dry_run(config: Any, task: Task | None = None) -> DryRun:
     began = time.perf_counter()
     info = trainer.update()
     seconds = time.perf_counter() - began
-    slow = too_slow_a_rise(trainer.settings, trainer.total_steps)
+    slow = None if job.traits.fitted else too_slow_a_rise(trainer.settings, trainer.total_steps)
     return DryRun(
         {
             "task": job.task.name,

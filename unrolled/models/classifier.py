@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from unrolled.config import but, only
@@ -12,29 +12,93 @@ from unrolled.data import Batch
 from unrolled.models.encoder_layers import EncoderLayerSettings, LookedAt, encoder_layers, looked_at
 from unrolled.models.inputs import FrameInput, TokenInput, WordInput
 from unrolled.models.recurrent_settings import Change, unchanged
+from unrolled.models.wide import WidePath
 from unrolled.nn.linear import Linear
 from unrolled.nn.pooling import Pooling
 
 TEXT = only(inputs="text")
-WORDS = only({"inputs": "text", "data.level": "word"})
+NETWORK = ("recurrent", "transformer")
+LAYERS = only(kind=NETWORK)
+TEXT_LAYERS = only(inputs="text", kind=NETWORK)
+WORDS = only({"inputs": "text", "data.level": "word", "kind": NETWORK})
+WIDE = only(wide="on")
 
 
 class ClassifierSettings(EncoderLayerSettings):
     """The `model` section of `classify`."""
 
-    hidden_size: int = Field(128, ge=1, description="Units per layer and direction; width of a Transformer.")
-    dropout: float = Field(0.4, ge=0, lt=1, description="Dropout of the input, between layers and before the scores.")
-    pool: str = Field("max", description="Pooling of the states: last, max, mean, attention; several with +.")
-    ngrams: int = Field(
-        32768,
+    kind: Literal["recurrent", "transformer", "linear"] = Field(  # type: ignore[assignment]
+        "recurrent",
+        description="Recurrent layers, or the encoder of a Transformer: hidden_size is its width; linear: the wide "
+        "path alone, which is fitted in seconds.",
+    )
+    hidden_size: int = Field(
+        128, ge=1, json_schema_extra=LAYERS, description="Units per layer and direction; width of a Transformer."
+    )
+    num_layers: int = Field(
+        1, ge=1, json_schema_extra=LAYERS, description="Number of recurrent layers, or of Transformer blocks."
+    )
+    bidirectional: bool = Field(
+        True,
+        json_schema_extra=LAYERS,
+        description="Read in both directions; false: a step depends on the past alone, a Transformer is causal.",
+    )
+    dropout: float = Field(
+        0.4,
         ge=0,
+        lt=1,
+        json_schema_extra=LAYERS,
+        description="Dropout of the input, between layers and before the scores.",
+    )
+    pool: str = Field(
+        "max",
+        json_schema_extra=LAYERS,
+        description="Pooling of the states: last, max, mean, attention; several with +.",
+    )
+    wide: Literal["auto", "on", "off"] = Field(
+        "auto",
         json_schema_extra=TEXT,
-        description="Hash buckets of word and letter n-grams, whose linear scores are added; 0: none.",
+        description="A wide path beside the layers: a linear model of hashed n-grams, fitted before training, which "
+        "starts at its scores; auto: on for texts, unless ngrams are trained.",
+    )
+    wide_words: int = Field(
+        2, ge=1, le=5, json_schema_extra=WIDE, description="Longest run of words that is an n-gram of the wide path."
+    )
+    wide_letters: list[int] | None = Field(
+        None,
+        max_length=2,
+        json_schema_extra=WIDE,
+        description="Shortest and longest character n-gram within words, [] for no such n-grams; none: [1, 4] for "
+        "texts of one or two words, [2, 5] for others.",
+    )
+    wide_buckets: int = Field(
+        262144, ge=2, le=2**24, json_schema_extra=WIDE, description="Buckets that n-grams are hashed to."
+    )
+    wide_min_count: int | None = Field(
+        None,
+        ge=1,
+        json_schema_extra=WIDE,
+        description="N-grams of fewer training texts are left out; none: 2 for texts of one or two words, 1 for "
+        "others.",
+    )
+    wide_penalty: float | None = Field(
+        None,
+        gt=0,
+        json_schema_extra=WIDE,
+        description="Penalty of the wide path, ½ · wide_penalty · ‖W‖² beside the mean loss; none: the best of several "
+        "on the validation part.",
+    )
+    ngrams: int = Field(
+        0,
+        ge=0,
+        json_schema_extra=TEXT_LAYERS,
+        description="Hash buckets of word and letter n-grams whose linear scores are trained with the network; 0: "
+        "none.",
     )
     embedding_size: int = Field(
         100,
         ge=1,
-        json_schema_extra=only({"inputs": "text", "data.vectors": None}),
+        json_schema_extra=only({"inputs": "text", "data.vectors": None, "kind": NETWORK}),
         description="Embedding size of tokens; pretrained vectors have their own.",
     )
     letter_size: int = Field(
@@ -59,11 +123,27 @@ class ClassifierSettings(EncoderLayerSettings):
         description="Frames: sizes of dense layers before the recurrent ones.",
     )
 
+    @field_validator("wide_letters")
+    @classmethod
+    def _rising(cls, value: list[int] | None) -> list[int] | None:
+        if value and not (len(value) == 2 and 1 <= value[0] <= value[1] <= 10):
+            raise ValueError("expected the shortest and the longest from 1 to 10, such as [2, 5], or []")
+        return value
+
 
 class Classifier(nn.Module):
-    """Input → recurrent layers or a Transformer → one vector → scores: y = W pool(h_1 … h_T) + b."""
+    """Input → recurrent layers or a Transformer → one vector → scores: y = W pool(h_1 … h_T) + b.
 
-    def __init__(self, settings: ClassifierSettings, inputs: TokenInput | WordInput | FrameInput, classes: int) -> None:
+    The scores of a wide path are added. Then W and b begin at 0: training starts from the wide path.
+    """
+
+    def __init__(
+        self,
+        settings: ClassifierSettings,
+        inputs: TokenInput | WordInput | FrameInput,
+        classes: int,
+        wide: WidePath | None = None,
+    ) -> None:
         super().__init__()
         self.input = inputs
         self.dropout = nn.Dropout(settings.dropout)
@@ -76,6 +156,10 @@ class Classifier(nn.Module):
             self.ngrams = nn.EmbeddingBag(settings.ngrams, classes, mode="sum")
             nn.init.zeros_(self.ngrams.weight)
             self.ngram_dropout = nn.Dropout(settings.dropout)
+        self.wide = wide
+        if wide is not None:
+            nn.init.zeros_(self.scores.weight)
+            nn.init.zeros_(self.scores.bias)
 
     def forward(self, batch: Batch) -> Tensor:
         """Scores before softmax or σ, (B, C)."""
@@ -86,7 +170,7 @@ class Classifier(nn.Module):
         if self.ngrams is not None:
             ids, starts = batch.more["ngrams"], batch.more["ngram_starts"]
             scores = scores + self.ngrams(ids, starts, self.ngram_dropout(batch.more["ngram_weights"]))
-        return scores
+        return scores if self.wide is None else scores + self.wide(batch)
 
     def forward_from(self, batch: Batch, state: Any) -> tuple[Tensor, Any]:
         """`forward` from a state of the recurrent layers, and the state after the last step."""

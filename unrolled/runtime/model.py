@@ -113,6 +113,8 @@ class RuntimeTask:
         """Refuse options that only a model with torch has."""
         if options.get("picture") is not None:
             raise UserError("An exported model draws no pictures.", f"Leave out --picture. {NEEDS_TORCH}")
+        if options.get("explain"):
+            raise UserError("An exported model explains no answer.", f"Leave out --explain. {NEEDS_TORCH}")
         if options.get("precision") not in (None, "auto", "fp32"):
             raise UserError(
                 f"precision={options['precision']!r} is not for an exported model: its graphs decide.",

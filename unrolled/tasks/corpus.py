@@ -19,6 +19,14 @@ class Computed:
         found: Result = results[name][1]
         return found
 
+    def kept(self, name: str) -> Any:
+        """A result that was computed before; None if there is none."""
+        return vars(self).get(name, (None, None))[1]
+
+    def forget(self, name: str) -> None:
+        """Free the memory of a result."""
+        vars(self).pop(name, None)
+
 
 class Corpus(Computed, list[Any]):
     """A list of examples."""

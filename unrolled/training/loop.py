@@ -157,6 +157,8 @@ class Trainer:
 
     def total_of(self, settings: TrainSettings) -> int:
         """Updates of the whole run: the smaller of epochs and max_steps; a default without both."""
+        if self.traits.fitted:
+            return 0
         usual = max(settings.usual_epochs, math.ceil(settings.usual_updates / self.updates_per_epoch))
         if settings.epochs is None and settings.max_steps is not None:
             return settings.max_steps
@@ -198,7 +200,7 @@ class Trainer:
     @property
     def done(self) -> float:
         """The finished share of the run, from 0 to 1."""
-        return min(1.0, self.progress.step / self.total_steps)
+        return min(1.0, self.progress.step / max(1, self.total_steps))
 
     def steps(self) -> Iterator[StepInfo]:
         """All updates from `progress` to the end. The state can be saved between two of them.
@@ -207,7 +209,9 @@ class Trainer:
         """
         progress = self.progress
         if self.traits.judge_start and progress.step == 0 and progress.best_score is None:
-            yield self._judge(self._start())
+            info = self._judge(self._start())
+            progress.finished = self.traits.fitted
+            yield info
         while not progress.finished:
             self.launch()
             judged = progress.step >= self.total_steps or progress.step % self.eval_every == 0

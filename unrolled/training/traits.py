@@ -38,6 +38,7 @@ class Traits:
     window: int | None = None  # steps that gradients go back; None: all of the batch
     usual_tokens: int | None = None  # tokens of an update that train.lr is meant for; lr follows their number
     judge_start: bool = False  # a new network may be good: evaluate it before the first update
+    fitted: bool = False  # a new network is fitted already: it is evaluated, and nothing is updated
     samples: bool = False  # `evaluate` returns samples
     padding: Padding | None = None  # fields that may be padded further, so that a GPU sees few shapes
     eager: str | None = None  # the reason why an update cannot be recorded in a CUDA graph

@@ -13,7 +13,7 @@ from tests.runtime.folders import exported_of
 from unrolled import runtime
 
 
-@pytest.mark.parametrize("kind", ["classify", "classify-letters"])
+@pytest.mark.parametrize("kind", ["classify", "classify-letters", "classify-linear", "classify-wide"])
 def test_probabilities(kind: str, page: Any) -> None:
     expected = exported_of(kind).predict(TEXTS)
     with served(stored_page(kind)) as address:

@@ -15,14 +15,16 @@ import pytest
 import soxr
 
 from tests.export.web.serving import TEXTS, modules_alone, served
+from unrolled.data.batching.ngrams import NgramCounts
 from unrolled.search.ctc import best_path, prefix_search
 from unrolled.search.ctc.confidence import label_confidences
 from unrolled.search.ctc.label_text import words_between
+from unrolled.tasks.classify.wide import WideShape
 from unrolled.tasks.recognize.predict import cuts
 from unrolled.tasks.shared.side import Side, prepared
 from unrolled.tasks.tag.documents import words_of
 from unrolled.text import Words, split_words, train_tokenizer
-from unrolled.text.ngrams import pair_ngram, word_ngrams
+from unrolled.text.ngrams import NgramKinds, run_hash, word_ngrams
 
 
 @pytest.fixture(scope="module")
@@ -125,8 +127,28 @@ def test_words_and_ngrams(modules: Any) -> None:
         assert one["spellings"] == [letter for word in letters for letter in word]
         low = [word.lower() for word in split]
         hashes = [one for word in low for one in word_ngrams(word)]
-        hashes += [pair_ngram(*pair) for pair in itertools.pairwise(low)]
+        hashes += [run_hash(*pair) for pair in itertools.pairwise(low)]
         assert sorted(one["ngrams"]) == sorted(value % 997 for value in hashes)
+
+
+@pytest.mark.parametrize("kinds", [NgramKinds(2, (2, 5), 997, True), NgramKinds(3, (1, 4), 4096, False)])
+def test_ngrams_of_the_wide_path(kinds: NgramKinds, modules: Any) -> None:
+    texts = [*strings(60), "a a a A", ""]
+    found = modules.evaluate(
+        """async ([shape, texts]) => {
+          const { splitWords } = await import("/web/words.js");
+          const { wideArrays } = await import("/web/ngrams.js");
+          return texts.map((text) => {
+            const { wide_ngrams, wide_weights } = wideArrays(splitWords(text), shape);
+            return [wide_ngrams.data, wide_weights.data];
+          });
+        }""",
+        [WideShape(kinds, 1).to_json(), texts],
+    )
+    for text, (ids, weights) in zip(texts, found, strict=True):
+        expected = NgramCounts([split_words(text)], kinds).gather(np.array([0]))
+        assert ids == expected["wide_ngrams"].tolist(), repr(text)
+        assert weights == pytest.approx(expected["wide_weights"].tolist(), abs=1e-6)
 
 
 @pytest.mark.parametrize("form", ["", "NFD", "NFKC"])

@@ -16,7 +16,10 @@ from unrolled.models.encoder_layers import TransformerLayers
 from unrolled.models.inputs import FrameInput, WordInput
 from unrolled.models.recurrent_settings import state_from_torch, state_to_torch
 from unrolled.models.tagger import Tagger
+from unrolled.models.wide import LinearClassifier
 
+NGRAMS = ("ngrams", "ngram_starts", "ngram_weights")
+WIDE = ("wide_ngrams", "wide_starts", "wide_weights")
 FREE: dict[str, dict[int, str]] = {
     "inputs": {0: "batch", 1: "time"},
     "lengths": {0: "batch"},
@@ -27,12 +30,15 @@ FREE: dict[str, dict[int, str]] = {
     "ngrams": {0: "ngrams"},
     "ngram_starts": {0: "batch"},
     "ngram_weights": {0: "ngrams"},
+    "wide_ngrams": {0: "wide_ngrams"},
+    "wide_starts": {0: "batch"},
+    "wide_weights": {0: "wide_ngrams"},
 }
 
 
 def classify_plans(model: Model) -> GraphPlans:
     network = model.network
-    assert isinstance(network, Classifier)
+    assert isinstance(network, (Classifier, LinearClassifier))
     return GraphPlans([_whole(network)])
 
 
@@ -51,13 +57,17 @@ def tag_plans(model: Model) -> GraphPlans:
     return GraphPlans(graphs, {"crf": crf})
 
 
-def _names(network: Classifier | Tagger) -> list[str]:
+def _names(network: Classifier | LinearClassifier | Tagger) -> list[str]:
     """The inputs of a network, as a batch has them."""
+    if isinstance(network, LinearClassifier):
+        return [*WIDE]
     names = ["inputs", "lengths"]
     if isinstance(network.input, WordInput) and network.input.letters is not None:
         names += ["spellings", "spelling_lengths", "spelt"]
     if isinstance(network, Classifier) and network.ngrams is not None:
-        names += ["ngrams", "ngram_starts", "ngram_weights"]
+        names += NGRAMS
+    if isinstance(network, Classifier) and network.wide is not None:
+        names += WIDE
     if isinstance(network, Tagger) and len(network.features):
         names.append("features")
     return names
@@ -65,10 +75,10 @@ def _names(network: Classifier | Tagger) -> list[str]:
 
 def _batch(names: list[str], tensors: tuple[Tensor, ...]) -> Batch:
     given = dict(zip(names, tensors, strict=True))
-    return Batch(given["inputs"], given["inputs"], given["lengths"], more=given)
+    return Batch(given.get("inputs"), given.get("inputs"), given.get("lengths"), more=given)
 
 
-def _whole(network: Classifier | Tagger) -> GraphPlan:
+def _whole(network: Classifier | LinearClassifier | Tagger) -> GraphPlan:
     names = _names(network)
 
     def compute(*tensors: Tensor) -> Tensor:
@@ -103,8 +113,12 @@ def _step(network: Tagger) -> GraphPlan:
     return GraphPlan("step", compute, draw, [*names, *states], ["scores", *numbered("new_state", len(like))], free)
 
 
-def _drawn(network: Classifier | Tagger, sizes: Mapping[str, int], generator: torch.Generator) -> dict[str, Tensor]:
+def _drawn(
+    network: Classifier | LinearClassifier | Tagger, sizes: Mapping[str, int], generator: torch.Generator
+) -> dict[str, Tensor]:
     """Random inputs of all kinds that a network can have."""
+    if isinstance(network, LinearClassifier):
+        return _bags(WIDE, network.wide.places.numel(), sizes, generator)
     batch, steps = sizes["batch"], sizes["time"]
     drawn = {"lengths": ragged(steps, generator, batch)}
     if isinstance(network.input, FrameInput):
@@ -125,9 +139,19 @@ def _drawn(network: Classifier | Tagger, sizes: Mapping[str, int], generator: to
         ]
         drawn["features"] = torch.stack(columns, dim=-1)
     if isinstance(network, Classifier) and network.ngrams is not None:
-        count = sizes["ngrams"]
-        drawn["ngrams"] = whole(network.ngrams.num_embeddings, generator, count)
-        starts = whole(count, generator, batch).sort().values
-        starts[0] = 0
-        drawn["ngram_starts"], drawn["ngram_weights"] = starts, torch.rand(count, generator=generator)
+        drawn |= _bags(NGRAMS, network.ngrams.num_embeddings, sizes, generator)
+    if isinstance(network, Classifier) and network.wide is not None:
+        drawn |= _bags(WIDE, network.wide.places.numel(), sizes, generator)
     return drawn
+
+
+def _bags(
+    names: tuple[str, ...], buckets: int, sizes: Mapping[str, int], generator: torch.Generator
+) -> dict[str, Tensor]:
+    """Random n-grams end to end, where each row's begin, and their weights."""
+    count = sizes[names[0]]
+    starts = whole(count, generator, sizes["batch"]).sort().values
+    starts[0] = 0
+    return dict(
+        zip(names, (whole(buckets, generator, count), starts, torch.rand(count, generator=generator)), strict=True)
+    )

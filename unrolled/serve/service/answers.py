@@ -42,12 +42,13 @@ class TextAnswer(BaseModel):
 
 
 class ClassifyAnswer(BaseModel):
-    """A label with the probability of each, or a number."""
+    """A label with the probability of each, or a number; and which words decided, if that was asked for."""
 
     label: str | None = None
     labels: list[str] | None = None
     probabilities: dict[str, float] | None = None
     value: float | None = None
+    explanation: dict[str, Any] | None = None
 
 
 class TagAnswer(BaseModel):
@@ -157,9 +158,11 @@ def _text(answer: Any) -> dict[str, Any]:
 
 
 def _classified(answer: Any) -> dict[str, Any]:
+    why = {} if answer.explanation is None else {"explanation": finite(answer.explanation.to_json())[0]}
     if not hasattr(answer, "probabilities"):
-        return {"value": finite(float(answer.value))[0]}
-    return {"label": answer.label, "labels": list(answer.labels), "probabilities": dict(answer.probabilities)}
+        return {"value": finite(float(answer.value))[0], **why}
+    label = None if answer.abstains else answer.label
+    return {"label": label, "labels": list(answer.labels), "probabilities": dict(answer.probabilities), **why}
 
 
 def _tagged(answer: Any) -> dict[str, Any]:

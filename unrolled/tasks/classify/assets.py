@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from unrolled.config.stored import DAMAGED, Finite, Positive, stored_as, stored_entry
 from unrolled.data.readers.labelled import Labelled
-from unrolled.errors import UserError
+from unrolled.errors import UserError, unknown_name
+from unrolled.tasks.classify.calibration import Calibration
 from unrolled.tasks.classify.regression import Scale, numbers_of
+from unrolled.tasks.classify.wide import WideShape
 from unrolled.tasks.corpus import Corpus
 from unrolled.tasks.shared.reader import Reader
 
@@ -25,6 +27,27 @@ class Encoded(NamedTuple):
     steps: Any
 
 
+def given_weights(text: str, labels: Sequence[str]) -> NDArray[np.float32]:
+    """The weight of each label in a text such as "spam=5,ham=1"; 1 for those that it does not name.
+
+    >>> given_weights("spam=5", ["ham", "spam"]).tolist()
+    [1.0, 5.0]
+    """
+    found = np.ones(len(labels), dtype=np.float32)
+    for part in text.split(","):
+        label, _, value = (one.strip() for one in part.rpartition("="))
+        if label not in labels:
+            raise unknown_name("label in train.class_weights", label or part, labels)
+        try:
+            number = float(value)
+        except ValueError:
+            number = 0.0
+        if not 0 < number < np.inf:
+            raise UserError(f"train.class_weights: {label}={value} is not a weight above 0.", f"Such as {label}=5.")
+        found[list(labels).index(label)] = number
+    return found
+
+
 @dataclass(frozen=True)
 class ClassifyAssets:
     """The labels of the training examples, and how a sequence is read. Stored in the model file."""
@@ -33,6 +56,8 @@ class ClassifyAssets:
     counts: tuple[int, ...]  # of each label in the training examples
     reader: Reader
     scale: Scale | None = None  # of numbers, where these stand in place of labels
+    wide: WideShape | None = None
+    calibration: Calibration | None = None
 
     def targets(self, examples: Sequence[Labelled], multi_label: bool) -> NDArray[Any]:
         """(B,) class numbers, −1 for a label that training never saw; or (B, C) of 0 and 1; or (B,) scaled numbers."""
@@ -52,11 +77,18 @@ class ClassifyAssets:
     def _numbers(self) -> dict[str, int]:
         return {label: number for number, label in enumerate(self.labels)}
 
-    def weights(self, targets: NDArray[Any]) -> NDArray[np.float32]:
-        """Weights that balance the classes: (B,) for one label each, (B, C) for several."""
+    def weights(self, targets: NDArray[Any], settings: str) -> NDArray[np.float32]:
+        """The weights of examples (B,) for one label each, of labels (B, C) for several, by train.class_weights.
+
+        balanced: every class counts as much as any other.
+        """
+        if settings != "balanced":
+            given = given_weights(settings, self.labels)
+            found: NDArray[np.float32] = given[targets]
+            return found if targets.ndim == 1 else np.where(targets > 0, given, np.float32(1))
         counts = self._at_least_one
         if targets.ndim == 1:
-            found: NDArray[np.float32] = (counts.sum() / np.float32(len(counts)) / counts)[targets]
+            found = (counts.sum() / np.float32(len(counts)) / counts)[targets]
             return found
         return np.where(targets > 0, counts.mean() / counts, np.float32(1))
 
@@ -75,7 +107,9 @@ class ClassifyAssets:
 
     def to_json(self) -> dict[str, Any]:
         stored = {"labels": list(self.labels), "counts": list(self.counts), "reader": self.reader.to_json()}
-        return stored if self.scale is None else {**stored, "scale": list(self.scale)}
+        stored |= {} if self.scale is None else {"scale": list(self.scale)}
+        stored |= {} if self.wide is None else {"wide": self.wide.to_json()}
+        return stored | ({} if self.calibration is None else {"calibration": self.calibration.to_json()})
 
     @classmethod
     def from_json(cls, stored: Any) -> ClassifyAssets:
@@ -87,4 +121,8 @@ class ClassifyAssets:
         if bool(labels) == (scale is not None) or len(counts) != len(labels) or len(set(labels)) < len(labels):
             raise UserError("The stored labels are damaged: expected each once, with a count.", DAMAGED)
         reader = Reader.from_json(stored_entry(stored, "reader", dict[str, Any], "model"))
-        return cls(labels, counts, reader, scale)
+        wide = None if stored.get("wide") is None else WideShape.from_json(stored["wide"])
+        calibration = None
+        if stored.get("calibration") is not None:
+            calibration = Calibration.from_json(stored["calibration"], len(labels))
+        return cls(labels, counts, reader, scale, wide, calibration)

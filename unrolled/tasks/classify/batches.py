@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.data import Batch
+from unrolled.data.batching.ngrams import NgramCounts
 from unrolled.data.batching.ragged import Ragged, Rows
 from unrolled.data.readers.labelled import Labelled
 from unrolled.tasks.classify.assets import ClassifyAssets
-from unrolled.tasks.shared.reader import Reader
+from unrolled.tasks.corpus import Corpus
 from unrolled.text import split_words
-from unrolled.text.ngrams import pair_ngram, word_ngrams
+from unrolled.text.ngrams import NgramKinds, run_hash, word_ngrams
 
 if TYPE_CHECKING:
     from unrolled.models.classifier import ClassifierSettings
@@ -37,7 +38,7 @@ class NgramTable:
             (number_of(word.lower(), len(numbers)) for words in texts for word in words), dtype=np.int32
         )
         pairs = np.fromiter(
-            (pair_ngram(*two) % buckets for words in texts for two in pairwise(map(str.lower, words))),
+            (run_hash(*two) % buckets for words in texts for two in pairwise(map(str.lower, words))),
             dtype=np.min_scalar_type(buckets),
         )
         lengths = np.array([len(words) for words in texts], dtype=np.int64)
@@ -66,22 +67,41 @@ class NgramTable:
 
 
 def input_batches(
-    reader: Reader, inputs: Sequence[Any], steps: Sequence[Any], settings: ClassifierSettings
+    assets: ClassifyAssets,
+    inputs: Sequence[Any],
+    steps: Sequence[Any],
+    settings: ClassifierSettings,
+    counts: NgramCounts | None = None,
 ) -> Callable[[Rows, NDArray[Any]], Batch]:
     """A function that makes a batch of the inputs of some numbers, with their targets; `steps` are the reader's.
 
-    `settings` are the network's: it may read neither letters nor n-grams.
+    `settings` are the network's: it may read neither letters nor n-grams. `counts` are the n-grams of the wide path.
     """
-    table, ngrams, buckets = reader.table(steps, settings.letter_hidden > 0), None, settings.ngrams
-    if buckets and inputs and isinstance(inputs[0], str):
-        words = steps if reader.words is not None else [split_words(text) for text in inputs]
-        ngrams = NgramTable(words, buckets)
+    if settings.kind == "linear":
+        assert counts is not None
+        return lambda rows, targets: Batch(np.zeros((len(rows), 1), np.int64), targets, more=counts.gather(rows))
+    table = assets.reader.table(steps, settings.letter_hidden > 0)
+    tables: list[NgramTable | NgramCounts] = [] if counts is None else [counts]
+    if settings.ngrams and inputs and isinstance(inputs[0], str):
+        words = steps if assets.reader.words is not None else [split_words(text) for text in inputs]
+        tables.append(NgramTable(words, settings.ngrams))
 
     def gather(rows: Rows, targets: NDArray[Any]) -> Batch:
         batch = table.batch(rows, targets)
-        return batch if ngrams is None else replace(batch, more={**batch.more, **ngrams.gather(rows)})
+        for one in tables:
+            batch = replace(batch, more={**batch.more, **one.gather(rows)})
+        return batch
 
     return gather
+
+
+def wide_counts(examples: Sequence[Labelled], kinds: NgramKinds) -> NgramCounts:
+    """The n-grams of examples that the wide path reads; those of a corpus are counted once."""
+
+    def count() -> NgramCounts:
+        return NgramCounts([split_words(str(example.input)) for example in examples], kinds)
+
+    return examples.once(f"wide counts {kinds}", None, count) if isinstance(examples, Corpus) else count()
 
 
 def targets_of(

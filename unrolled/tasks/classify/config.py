@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from unrolled.config import Section, but, only
-from unrolled.models.classifier import TEXT, ClassifierSettings
+from unrolled.models.classifier import NETWORK, TEXT, ClassifierSettings
 from unrolled.tasks.shared.reader import LEVEL
 from unrolled.training import ExampleTraining
 from unrolled.training.settings import AVERAGE
@@ -95,18 +95,45 @@ class ClassifyTraining(ExampleTraining):
         json_schema_extra=only({"model.kind": "recurrent", "model.pool": "last", "model.bidirectional": False}),
         description="Steps that gradients go back from the end of each sequence, all of which is read; none: all.",
     )
-    class_weights: Literal["none", "balanced"] = Field(
+    class_weights: str = Field(
         "none",
         json_schema_extra=only({"data.kind": "label"}),
-        description="balanced: every class counts as much as any other, however rare it is.",
+        description="balanced: every class counts as much as any other, however rare it is; or the weights of labels, "
+        "such as spam=5,ham=1; none: all examples count the same.",
+    )
+    focal_gamma: float = Field(
+        0.0,
+        ge=0,
+        json_schema_extra=only({"data.kind": "label", "model.kind": NETWORK}),
+        description="Focal loss (Lin et al. 2017): examples count (1 − p)^focal_gamma, so that sure ones count less; 2 "
+        "is usual, 0: cross-entropy.",
+    )
+    calibrate: bool = Field(
+        True,
+        json_schema_extra=only({"data.kind": "label"}),
+        description="Fit the temperature of the probabilities on the validation part (Guo et al. 2017), unless there "
+        "are class_weights.",
+    )
+    thresholds: Literal["fitted"] | float = Field(
+        0.5,
+        json_schema_extra=only({"data.multi_label": True}),
+        description="Probability from which on a label applies; fitted: for each label that of the highest F1 on the "
+        "validation part.",
     )
     label_smoothing: float = Field(
         0.0,
         ge=0,
         lt=1,
-        json_schema_extra=only({"data.kind": "label", "data.multi_label": False}),
+        json_schema_extra=only({"data.kind": "label", "data.multi_label": False, "model.kind": NETWORK}),
         description="Share of certainty given to all classes alike.",
     )
+
+    @field_validator("thresholds")
+    @classmethod
+    def _probability(cls, value: str | float) -> str | float:
+        if not isinstance(value, str) and not 0 <= value <= 1:
+            raise ValueError("expected a probability from 0 to 1, or fitted")
+        return value
 
 
 class ClassifyConfig(Section):

@@ -9,6 +9,8 @@ import numpy as np
 from unrolled.data import RowBuckets
 from unrolled.hub import Usage
 from unrolled.model import Model
+from unrolled.models.classifier import Classifier
+from unrolled.models.encoder_layers import TransformerLayers
 from unrolled.tasks.classify.assets import ClassifyAssets
 from unrolled.tasks.classify.config import ClassifyConfig
 from unrolled.tasks.classify.examples import key_of
@@ -41,6 +43,9 @@ class ClassifyDescription(Description):
             (*limits, f"It reads {assets.reader}."),
         )
 
+    def remarks(self, model: Model) -> list[str]:
+        return [*adds_nothing(model.network), *_wide_is_silent(model.network)]
+
     def warnings(self, config: ClassifyConfig, batches: Batches) -> list[str]:
         assert isinstance(batches, RowBuckets)
         empty = int((batches.lengths == 0).sum())
@@ -55,10 +60,29 @@ class ClassifyDescription(Description):
             "valid examples": len(data.valid),
             **_about_answers(assets, data),
             "reads": str(assets.reader),
+            **({} if assets.wide is None else {"wide path": f"{assets.wide.rows:,} n-grams"}),
             "length, mean / longest": f"{np.mean(lengths):.1f} / {max(lengths)}",
             "valid tokens unknown": sum(assets.reader.unknowns(one.steps) for one in assets.encoded(data.valid)),
             "valid inputs also in train": f"{shared} of {len(data.valid)}",
         }
+
+
+def adds_nothing(network: Any) -> list[str]:
+    """A remark if the layers do not change the scores, as before the first update; else none."""
+    if not isinstance(network, Classifier) or network.wide is None or bool(network.scores.weight.any()):
+        return []
+    part = "Transformer" if isinstance(network.layer, TransformerLayers) else "recurrent part"
+    return [
+        f"The {part} adds nothing: on the validation part no update was better than the wide path that training starts "
+        "from. The model is that linear model; model.kind=linear fits it alone, in seconds."
+    ]
+
+
+def _wide_is_silent(network: Any) -> list[str]:
+    wide = getattr(network, "wide", None)
+    if wide is None or not wide.is_silent:
+        return []
+    return ["The wide path adds nothing: on the validation part no n-gram helped."]
 
 
 def _about_answers(assets: ClassifyAssets, data: Data) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -14,3 +15,12 @@ def losses_of(scores: Tensor, targets: Tensor) -> Tensor:
         return F.binary_cross_entropy_with_logits(scores, targets, reduction="none")
     # −1 stands for a label that training never saw: there is no score to compare it with
     return F.cross_entropy(scores, targets, ignore_index=-1, reduction="none")
+
+
+def focal(losses: Tensor, gamma: float) -> Tensor:
+    """Focal losses, (1 − p)^γ · −ln p for cross-entropies −ln p (Lin et al. 2017).
+
+    >>> focal(torch.tensor([0.5]).log().neg(), 2.0)  # 0.25 · 0.6931
+    tensor([0.1733])
+    """
+    return (-torch.expm1(-losses.clamp(min=1e-7))).pow(gamma) * losses

@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unrolled.data.readers.labelled import Labelled
 from unrolled.errors import UserError
+
+if TYPE_CHECKING:
+    from unrolled.tasks.classify.explain import Explanation
 
 Numbers = NDArray[np.float64]
 Scale = tuple[float, float]
@@ -26,6 +30,7 @@ class PredictedNumber:
     """
 
     value: float
+    explanation: Explanation | None = None  # if it was asked for
 
     def __float__(self) -> float:
         return self.value

@@ -80,10 +80,16 @@ class ClassifyRunner(Runner):
 
     def record(self, one: Any, answer: Classified | PredictedNumber) -> dict[str, Any]:
         shown = one if isinstance(one, str) else f"{len(one)} frames"
+        why = {} if answer.explanation is None else {"explanation": answer.explanation.to_json()}
         if isinstance(answer, PredictedNumber):
-            return {"input": shown, "value": answer.value}
+            return {"input": shown, "value": answer.value, **why}
         several = {"labels": list(answer.labels)} if answer.several else {}
-        return {"input": shown, "label": answer.label, **several, "probabilities": answer.probabilities}
+        label = None if answer.abstains else answer.label
+        return {"input": shown, "label": label, **several, "probabilities": answer.probabilities, **why}
+
+    def line(self, one: Any, answer: Classified | PredictedNumber) -> str:
+        why = "" if answer.explanation is None else f"{answer.explanation}\n"
+        return f"{answer}\n{why}"
 
     def report(self, scores: Mapping[str, Any]) -> str:
         from unrolled.tasks.classify.scores import report

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unrolled.data import Batch, RowBuckets
+from unrolled.data import RowBuckets
 from unrolled.data.readers.labelled import Labelled
 from unrolled.errors import note
 from unrolled.metrics import ClassScores, class_scores, label_scores
-from unrolled.search.arrays import NUMPY, Array, arrays_of
+from unrolled.metrics.calibration import fit_temperature, fit_temperature_of_labels, fit_thresholds
+from unrolled.search.arrays import NUMPY
 from unrolled.tasks.classify.assets import ClassifyAssets, Encoded
-from unrolled.tasks.classify.batches import input_batches, targets_of
+from unrolled.tasks.classify.batches import input_batches, targets_of, wide_counts
+from unrolled.tasks.classify.calibration import USUAL, Calibration, applying, error_of, probabilities
 from unrolled.tasks.classify.examples import check_shape, read_examples
-from unrolled.tasks.classify.predict import AT_ONCE, config_of, multi_label, numbers, probabilities_and_losses
+from unrolled.tasks.classify.predict import AT_ONCE, check_least, config_of, multi_label, numbers, scores_of
 from unrolled.tasks.classify.regression import number_scores, numbers_of
 from unrolled.tasks.runner import plain_scores, table_of
 
@@ -29,7 +31,7 @@ MOST_CONFUSED = 20  # classes of which the report shows a confusion matrix
 
 
 def judged(
-    assets: ClassifyAssets, examples: Sequence[Any], probabilities: NDArray[np.float32], multi: bool
+    assets: ClassifyAssets, examples: Sequence[Any], chances: NDArray[np.float32], multi: bool
 ) -> tuple[ClassScores, NDArray[np.int64] | None, int]:
     """The scores, the confusion matrix, and the number of examples with a loss.
 
@@ -38,27 +40,16 @@ def judged(
     unseen = sorted({label for example in examples for label in example.labels} - set(assets.labels))
     truth = replace(assets, labels=(*assets.labels, *unseen)).targets(examples, multi)
     if multi:
-        answers = np.pad(probabilities >= 0.5, ((0, 0), (0, len(unseen))))
+        answers = np.pad(applying(chances, assets.calibration), ((0, 0), (0, len(unseen))))
         return label_scores(truth > 0.5, answers), None, len(examples)
     known = int((truth < len(assets.labels)).sum())
-    return *class_scores(truth, probabilities.argmax(axis=1), len(assets.labels) + len(unseen)), known
+    return *class_scores(truth, chances.argmax(axis=1), len(assets.labels) + len(unseen)), known
 
 
 def _encoded(batches: RowBuckets) -> Sequence[Encoded]:
     examples: Any = batches.examples
     found: Sequence[Encoded] = examples
     return found
-
-
-def _with_loss(model: Model, batches: RowBuckets) -> tuple[NDArray[np.float32], float]:
-    """The probabilities (N, C), and the summed loss of the examples with a known label."""
-
-    def loss_of(scores: Array, batch: Batch) -> float:
-        arrays = arrays_of(scores)
-        return summed_loss(arrays.host(scores), arrays.host(batch.targets))
-
-    table, losses = probabilities_and_losses(model, batches, loss_of)
-    return table, sum(losses)
 
 
 def summed_loss(scores: NDArray[np.float32], targets: NDArray[Any]) -> float:
@@ -74,32 +65,66 @@ def summed_loss(scores: NDArray[np.float32], targets: NDArray[Any]) -> float:
 
 
 def evaluation(model: Model, batches: RowBuckets) -> dict[str, float]:
-    """Scores on batches of examples."""
+    """Scores on batches of validation examples, which also calibrate the model."""
     examples: list[Labelled] = [one.example for one in _encoded(batches)]
     if model.assets.scale is not None:
         return number_scores(numbers_of(examples), numbers(model, batches))
-    probabilities, loss = _with_loss(model, batches)
-    multi = multi_label(model)
-    scores, _, known = judged(model.assets, examples, probabilities, multi)
+    multi, table = multi_label(model), scores_of(model, batches)
+    targets = model.assets.targets(examples, multi)
+    model.assets = replace(model.assets, calibration=calibrated(model, table, targets))
+    chances = probabilities(table, multi, model.assets.calibration)
+    scores, _, known = judged(model.assets, examples, chances, multi)
     result = {"accuracy": scores.accuracy, "macro_f1": scores.macro_f1}
-    return result | ({"micro_f1": scores.micro_f1} if multi else {}) | {"nll": loss / max(1, known)}
+    result |= {"micro_f1": scores.micro_f1} if multi else {}
+    result["nll"] = summed_loss(table, targets) / max(1, known)
+    return result | calibration_scores(table, targets, multi, model.assets.calibration)
 
 
-def evaluate_file(model: Model, path: str | Path) -> dict[str, Any]:
-    """Scores, and tables of them, on a file."""
+def calibrated(model: Model, table: NDArray[np.float32], targets: NDArray[Any]) -> Calibration | None:
+    """The calibration that suits the scores (N, C) of validation examples; None if the config wants none.
+
+    Class weights change the probabilities on purpose: then the temperature stays 1.
+    """
+    settings, multi, temperature = config_of(model).train, multi_label(model), 1.0
+    if settings.calibrate and settings.class_weights == "none":
+        temperature = fit_temperature_of_labels(table, targets) if multi else fit_temperature(table, targets)
+    found = Calibration(temperature)
+    if multi and settings.thresholds == "fitted":
+        found = replace(found, thresholds=tuple(fit_thresholds(probabilities(table, True, found), targets > 0.5)))
+    elif multi and settings.thresholds != USUAL:
+        found = replace(found, thresholds=(float(settings.thresholds),) * table.shape[1])
+    return None if found == Calibration() else found
+
+
+def calibration_scores(
+    table: NDArray[np.float32], targets: NDArray[Any], multi: bool, calibration: Calibration | None
+) -> dict[str, float]:
+    """The expected calibration error of the probabilities, and before they were calibrated."""
+    error = error_of(probabilities(table, multi, calibration), targets, multi)
+    if calibration is None or calibration.temperature == 1:
+        return {"ece": error}
+    return {"ece": error, "ece_uncalibrated": error_of(probabilities(table, multi, None), targets, multi)}
+
+
+def evaluate_file(model: Model, path: str | Path, *, min_probability: float | None = None) -> dict[str, Any]:
+    """Scores, and tables of them, on a file; with `min_probability` also of the answers that reach it."""
+    check_least(model, min_probability)
     assets: ClassifyAssets = model.assets
     config = config_of(model)
     examples = read_examples(config.data, path, assets.labels)
     check_shape(assets.reader, [e.input for e in examples], [e.place for e in examples])
     encoded = assets.encoded(examples)
     steps = [one.steps for one in encoded]
-    inputs = input_batches(assets.reader, [e.input for e in examples], steps, config.model)
+    counts = None if assets.wide is None else wide_counts(examples, assets.wide.kinds)
+    inputs = input_batches(assets, [e.input for e in examples], steps, config.model, counts)
     labels = targets_of(assets, examples, config.data.multi_label)
     batches = RowBuckets(encoded, [len(one) for one in steps], lambda r: inputs(r, labels(r)), batch_size=AT_ONCE)
-    return score_examples(model, examples, batches)
+    return score_examples(model, examples, batches, min_probability)
 
 
-def score_examples(model: Model, examples: list[Labelled], batches: RowBuckets) -> dict[str, Any]:
+def score_examples(
+    model: Model, examples: list[Labelled], batches: RowBuckets, least: float | None = None
+) -> dict[str, Any]:
     """Scores, and tables of them, on the examples of a file."""
     assets: ClassifyAssets = model.assets
     multi = multi_label(model)
@@ -111,8 +136,9 @@ def score_examples(model: Model, examples: list[Labelled], batches: RowBuckets) 
         usual = number_scores(truth, np.full(len(truth), assets.scale[0]))["rmse"]
         counts = {"examples": len(examples), "unknown_tokens": unknown}
         return {**number_scores(truth, found), "rmse_of_training_mean": usual, **counts}
-    probabilities, loss = _with_loss(model, batches)
-    scores, confusion, known = judged(assets, examples, probabilities, multi)
+    table, targets = scores_of(model, batches), assets.targets(examples, multi)
+    chances = probabilities(table, multi, assets.calibration)
+    scores, confusion, known = judged(assets, examples, chances, multi)
     unseen = [label for e in examples for label in e.labels if label not in set(assets.labels)]
     if unseen:
         first = next(e for e in examples if set(e.labels) - set(assets.labels))
@@ -124,13 +150,34 @@ def score_examples(model: Model, examples: list[Labelled], batches: RowBuckets) 
     if multi:
         result["micro_f1"] = scores.micro_f1
     labels = (*assets.labels, *sorted(set(unseen)))
-    result |= {"nll": loss / known if known else None, "examples": len(examples), "unknown_labels": len(unseen)}
+    loss = summed_loss(_cooled(table, assets.calibration), targets)
+    result["nll"] = loss / known if known else None
+    result |= calibration_scores(table, targets, multi, assets.calibration)
+    if least is not None:
+        result |= selected(chances, targets, least)
+    result |= {"examples": len(examples), "unknown_labels": len(unseen)}
     result["unknown_tokens"] = unknown
     result["classes"] = per_class(labels, scores)
     if confusion is not None:
         named = [dict(zip(labels, row.tolist(), strict=True)) for row in confusion]
         result["confusion"] = dict(zip(labels, named, strict=True))
     return result
+
+
+def _cooled(table: NDArray[np.float32], calibration: Calibration | None) -> NDArray[np.float32]:
+    """Scores at the temperature of the model."""
+    return table if calibration is None else table / np.float32(calibration.temperature)
+
+
+def selected(chances: NDArray[np.float32], targets: NDArray[Any], least: float) -> dict[str, float | None]:
+    """The share of the inputs that get an answer of at least this probability, and the accuracy of these answers.
+
+    >>> selected(np.array([[0.9, 0.1], [0.6, 0.4]]), np.array([0, 1]), 0.8)
+    {'coverage': 0.5, 'accuracy_answered': 1.0}
+    """
+    answered = chances.max(axis=1, initial=0) >= np.float32(least)
+    right = (chances.argmax(axis=1) == targets)[answered]
+    return {"coverage": float(answered.mean()), "accuracy_answered": float(right.mean()) if len(right) else None}
 
 
 def per_class(labels: Sequence[str], scores: ClassScores) -> dict[str, dict[str, float]]:

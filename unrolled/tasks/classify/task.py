@@ -24,25 +24,30 @@ from unrolled.model import Model
 from unrolled.models.classifier import Classifier
 from unrolled.models.inputs import FrameInput, WordInput
 from unrolled.models.weights import copy_weights
-from unrolled.tasks.classify.assets import ClassifyAssets
-from unrolled.tasks.classify.batches import input_batches, targets_of
+from unrolled.models.wide import LinearClassifier, WidePath
+from unrolled.tasks.classify.assets import ClassifyAssets, given_weights
+from unrolled.tasks.classify.batches import input_batches, targets_of, wide_counts
 from unrolled.tasks.classify.config import ClassifyConfig, ClassifyTraining
 from unrolled.tasks.classify.describe import ClassifyDescription
 from unrolled.tasks.classify.examples import key_of, read_examples, with_old
-from unrolled.tasks.classify.loss import losses_of
-from unrolled.tasks.classify.options import FILE_KEYS
+from unrolled.tasks.classify.loss import focal, losses_of
+from unrolled.tasks.classify.options import FILE_KEYS, OPTIONS
 from unrolled.tasks.classify.predict import AT_ONCE, predict
 from unrolled.tasks.classify.regression import numbers_of, scale_of
 from unrolled.tasks.classify.run import ClassifyRunner
 from unrolled.tasks.classify.scores import evaluate_file, evaluation
+from unrolled.tasks.classify.start import fit_to, wide_scores, wide_shape
 from unrolled.tasks.classify.trace import ClassifyTracer
 from unrolled.tasks.contract import Data, Description, Task, Training
 from unrolled.tasks.corpus import Corpus
+from unrolled.tasks.options import TaskOptions
 from unrolled.tasks.runner import Runner
 from unrolled.tasks.shared.reader import Reader, load_vectors
 from unrolled.tasks.tracer import Tracer
 from unrolled.training import Batches, Evaluation, Goal, Loss, Traits, consistency, hash_of, many_to_one
 from unrolled.training.consistency import twice
+
+ENDS = ("ngrams", "ngram_weights", "wide_ngrams", "wide_weights")
 
 
 class Classify(Task):
@@ -50,6 +55,7 @@ class Classify(Task):
 
     name: ClassVar[str] = "classify"
     config_class: ClassVar[type[Section]] = ClassifyConfig
+    options: ClassVar[TaskOptions] = OPTIONS
     assets_class: ClassVar[Any] = ClassifyAssets
     runner: ClassVar[type[Runner]] = ClassifyRunner
     tracer: ClassVar[type[Tracer]] = ClassifyTracer
@@ -62,7 +68,9 @@ class Classify(Task):
         goal = Goal("micro_f1" if config.data.multi_label else "accuracy", higher_is_better=True)
         return Traits(
             Goal("rmse") if assets.scale is not None else goal,
-            padding=Padding(timed=("spelt",), words=True, ends=("ngrams", "ngram_weights")),
+            judge_start=assets.wide is not None,
+            fitted=config.model.kind == "linear",
+            padding=Padding(timed=("spelt",), words=True, ends=ENDS),
             eager=None if config.train.k2 is None else "train.k2 depends on the lengths of the rows",
         )
 
@@ -91,7 +99,8 @@ class Classify(Task):
         reader = Reader.train(config.data, inputs) if init is None else init.reader.extended(inputs)
         if config.data.kind == "number":
             numbers_of(data.valid)  # reports a label that is not a number before training
-            return ClassifyAssets((), (), reader, init.scale if init is not None else scale_of(numbers_of(data.train)))
+            scale = init.scale if init is not None else scale_of(numbers_of(data.train))
+            return ClassifyAssets((), (), reader, scale, wide_shape(config.model, data.train, 1, init))
         counts = Counter(label for example in data.train for label in example.labels)
         if len(counts) < 2 and not (counts and config.data.multi_label):
             only = next(iter(counts), "none at all")
@@ -105,7 +114,10 @@ class Classify(Task):
                 "No validation example has a label of the training examples, so that none says which network is best.",
                 f"Labels in training: {', '.join(labels[:5])}.",
             )
-        return ClassifyAssets(labels, tuple(counts[label] for label in labels), reader)
+        if config.train.class_weights not in ("none", "balanced"):
+            given_weights(config.train.class_weights, labels)  # reports a mistake before training
+        wide = wide_shape(config.model, data.train, len(labels), init)
+        return ClassifyAssets(labels, tuple(counts[label] for label in labels), reader, wide=wide)
 
     def transfer(self, old: Model, network: nn.Module, assets: ClassifyAssets) -> None:
         """The old weights; each class that is still there takes its scores along."""
@@ -114,17 +126,27 @@ class Classify(Task):
             return
         places = {label: place for place, label in enumerate(old.assets.labels)}
         rows = [places[label] for label in assets.labels if label in places]  # kept labels come first, in their order
-        copy_weights(old.network, network, {"scores.weight": 0, "scores.bias": 0, "ngrams.weight": 1}, rows)
+        chosen = {"scores.weight": 0, "scores.bias": 0, "ngrams.weight": 1, "wide.weight": 1, "wide.bias": 0}
+        copy_weights(old.network, network, chosen, rows)
 
     def build(self, config: ClassifyConfig, assets: ClassifyAssets) -> nn.Module:
-        inputs = assets.reader.build(config.model)
-        return Classifier(config.model, inputs, len(assets.labels) if assets.scale is None else 1)
+        outputs = len(assets.labels) if assets.scale is None else 1
+        wide = None if assets.wide is None else WidePath(assets.wide.kinds.buckets, assets.wide.rows, outputs)
+        if config.model.kind == "linear":
+            if wide is None:
+                raise UserError("model.kind=linear is the wide path alone, and there is none.", "Use model.wide=on.")
+            return LinearClassifier(wide)
+        return Classifier(config.model, assets.reader.build(config.model), outputs, wide)
 
     def facts(self, config: ClassifyConfig, assets: ClassifyAssets) -> dict[str, Any]:
-        return assets.reader.facts()
+        return {**assets.reader.facts(), "model.wide": "off" if assets.wide is None else "on"}
 
     def initialize(self, network: nn.Module, config: ClassifyConfig, assets: ClassifyAssets, data: Data) -> None:
-        assert isinstance(network, Classifier)
+        assert isinstance(network, (Classifier, LinearClassifier))
+        if network.wide is not None:
+            fit_to(network.wide, config, assets, data, alone=isinstance(network, LinearClassifier))
+        if isinstance(network, LinearClassifier):
+            return
         if isinstance(network.input, FrameInput):
             network.input.fit_to([example.input for example in data.train])
         elif config.data.vectors is not None:
@@ -135,16 +157,20 @@ class Classify(Task):
     def batches(
         self, config: ClassifyConfig, assets: ClassifyAssets, examples: list[Labelled], *, training: bool
     ) -> RowBuckets:
-        balanced = training and config.train.class_weights == "balanced"
+        weighted = training and config.train.class_weights != "none"
         encoded = assets.encoded(examples)
         steps = [one.steps for one in encoded]
-        inputs = input_batches(assets.reader, [one.input for one in examples], steps, config.model)
+        known = wide_scores(examples) if training else None
+        counts = wide_counts(examples, assets.wide.kinds) if assets.wide is not None and known is None else None
+        inputs = input_batches(assets, [one.input for one in examples], steps, config.model, counts)
         labels = targets_of(assets, examples, config.data.multi_label)
 
         def gather(rows: Rows) -> Batch:
             targets = labels(rows)
             batch = inputs(rows, targets)
-            return replace(batch, more={**batch.more, "weights": assets.weights(targets)}) if balanced else batch
+            more = {} if known is None else {"wide": known[rows]}
+            more |= {"weights": assets.weights(targets, config.train.class_weights)} if weighted else {}
+            return replace(batch, more={**batch.more, **more})
 
         size = config.train.batch_size if training else AT_ONCE
         made = twice(gather, config.train.consistency) if training else gather
@@ -152,10 +178,10 @@ class Classify(Task):
         return RowBuckets(encoded, lengths, in_tensors(made), batch_size=size, seed=seed)
 
     def loss(self, network: nn.Module, batch: Batch, state: Any, training: Training | None = None) -> Loss:
-        assert isinstance(network, Classifier)
         settings = None if training is None else training.settings
         if settings is None or settings.k2 is None:
             return self._loss(network(batch).float(), batch, settings)
+        assert isinstance(network, Classifier)
 
         def from_state(part: Batch, entry: Any) -> Loss:
             scores, left = network.forward_from(part, entry)
@@ -169,6 +195,8 @@ class Classify(Task):
         if settings is not None and settings.label_smoothing and batch.targets.dim() == 1:
             smoothing = scores.new_full((), settings.label_smoothing)
             losses = torch.lerp(losses, -scores.log_softmax(-1).mean(-1), smoothing)
+        if settings is not None and settings.focal_gamma:
+            losses = focal(losses, settings.focal_gamma)
         if "weights" in batch.more:
             losses = losses * batch.more["weights"]
         loss = Loss(losses.sum(), torch.tensor(len(batch.targets)))
@@ -183,8 +211,8 @@ class Classify(Task):
         return Evaluation(evaluation(model, batches))
 
     def evaluate_file(self, model: Model, path: str | Path, **options: Any) -> dict[str, Any]:
-        return evaluate_file(model, path)
+        return evaluate_file(model, path, **options)
 
     def predict(self, model: Model, inputs: Any, **options: Any) -> Any:
         """A `Classified` or `PredictedNumber` for one input, a list for several: texts, or arrays of frames."""
-        return predict(model, inputs)
+        return predict(model, inputs, **options)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from unrolled.data import Batch
 from unrolled.errors import UserError, unknown_name
+from unrolled.model import Model
 from unrolled.models.classifier import Classifier
 from unrolled.models.encoder_layers import LookedAt
 from unrolled.models.inputs import TokenInput, WordInput, token_vectors
@@ -46,8 +47,7 @@ class ClassifyTracer(Tracer):
         """Every gate and state on one input, and the loss of a label. Options: see `OPTIONS`."""
         chosen, model = read_options(self.options, options), self.model
         (one,) = checked_inputs(model, [inputs])
-        network = model.network
-        assert isinstance(network, Classifier)
+        network = _network_of(model)
         batch, tokens = unlabelled(model, [one])[0].to(model.device), model.assets.reader.tokens(one)
         read = Pass.of(network, batch, tokens, chosen.pop("hide"))
         if (scale := model.assets.scale) is not None:
@@ -72,8 +72,7 @@ class ClassifyTracer(Tracer):
         """The pooled states of an input, by the model's own pooling unless another is asked for."""
         alone = isinstance(inputs, (str, np.ndarray, Tensor))
         batches = unlabelled(self.model, checked_inputs(self.model, [inputs] if alone else inputs))
-        network = self.model.network
-        assert isinstance(network, Classifier)
+        network = _network_of(self.model)
         network.eval()
         own = network.pool
         pool = own if pooling is None else Pooling(check_pooling(pooling, ""), own.size, own.directions)
@@ -84,13 +83,22 @@ class ClassifyTracer(Tracer):
         return vectors[0] if alone else vectors
 
     def word_vectors(self) -> Vectors:
-        reader, network = self.model.assets.reader, self.model.network
-        assert isinstance(network, Classifier)
+        reader, network = self.model.assets.reader, _network_of(self.model)
         if isinstance(network.input, WordInput):
             return network.input.word_vectors(reader.words)
         if isinstance(network.input, TokenInput):
             return token_vectors(reader.tokenizer, network.input.embedding.weight)
         return super().word_vectors()
+
+
+def _network_of(model: Model) -> Classifier:
+    """The network; an error if there are no layers to look into."""
+    if not isinstance(model.network, Classifier):
+        raise UserError(
+            "This model is a wide path alone (model.kind=linear): it has no layers and no states.",
+            "Its n-grams show which words decided: unrolled run MODEL --explain.",
+        )
+    return model.network
 
 
 @dataclass(frozen=True)
