@@ -15,6 +15,7 @@ import argparse
 import random
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,14 @@ def measured(decode: Callable[[], list[str]], sentences: Sequence[str], names: S
     return {"ms": 1000 * best(decode) / len(sentences), "recall": recall(texts, sentences, names)}
 
 
+def texts_of(decoder: Decoder, frames: Sequence[Frames]) -> list[str]:
+    return [one[0].text for one in decoder.decode_batch(frames)]
+
+
+def texts_of_peer(decoder: Any, frames: Sequence[Frames], hot: dict[str, Any]) -> list[str]:
+    return [decoder.decode(one, beam_width=BEAM, **hot) for one in frames]
+
+
 def ours(lines: int) -> dict[str, dict[int, dict[str, float]]]:
     common, names, sentences, frames = corpus(lines)
     draw = random.Random(1)
@@ -95,9 +104,7 @@ def ours(lines: int) -> dict[str, dict[int, dict[str, float]]]:
             "words": Decoder(LABELS, lexicon, lm, separator=" ", beam=BEAM, lm_weight=0.5, **hot),
         }
         for kind, decoder in decoders.items():
-            found[kind][count] = measured(
-                lambda decoder=decoder: [one[0].text for one in decoder.decode_batch(frames)], sentences, names
-            )
+            found[kind][count] = measured(partial(texts_of, decoder, frames), sentences, names)
     return found
 
 
@@ -109,9 +116,7 @@ def peer(lines: int) -> dict[int, dict[str, float]]:
     found = {}
     for count in COUNTS[:3]:
         hot: dict[str, Any] = {"hotwords": names[:count]} if count else {}
-        found[count] = measured(
-            lambda hot=hot: [decoder.decode(one, beam_width=BEAM, **hot) for one in frames], sentences, names
-        )
+        found[count] = measured(partial(texts_of_peer, decoder, frames, hot), sentences, names)
     return found
 
 

@@ -27,7 +27,14 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 from check_rows import check_decoders, check_narrow, check_rows_apart
-from check_search import check_alignment, check_dictionary_search, check_lines, check_ngrams, check_prefix_search
+from check_search import (
+    check_alignment,
+    check_dictionary_search,
+    check_hotwords,
+    check_lines,
+    check_ngrams,
+    check_prefix_search,
+)
 from check_wheel import extension_in
 from comparing import FLOAT32, GRADIENT, Array, Checks, cell_step, exact, floats
 
@@ -35,9 +42,9 @@ from comparing import FLOAT32, GRADIENT, Array, Checks, cell_step, exact, floats
 CHECKED = {
     "CELLS", "ScanJob", "sort_by_length", "Stepper", "Stream", "connect", "AttentionJob", "ApartProductJob",
     "ApartAttentionJob", "NarrowScoresJob", "narrow", "CtcJob", "ctc_align", "TopJob", "CrossEntropyJob",
-    "PrefixSearch", "NGramModel", "ArpaReader", "ArpaWriter", "KneserNey", "mix_ngrams", "Lexicon", "make_lexicon",
-    "WordModel", "ngram_word_model", "uniform_word_model", "Dictionary", "make_dictionary", "DictionaryOptions",
-    "DictionarySearch", "feed_all", "change_lines", "isa", "isas", "set_scratch_nan", "threading",
+    "Hotwords", "PrefixSearch", "NGramModel", "ArpaReader", "ArpaWriter", "KneserNey", "mix_ngrams", "Lexicon",
+    "make_lexicon", "WordModel", "ngram_word_model", "uniform_word_model", "Dictionary", "make_dictionary",
+    "DictionaryOptions", "DictionarySearch", "feed_all", "change_lines", "isa", "isas", "set_scratch_nan", "threading",
 }  # fmt: skip
 
 
@@ -394,6 +401,7 @@ def main() -> None:
     check_decoders(native, checks)
     check_narrow(native, checks)
     check_prefix_search(native, checks)
+    check_hotwords(native, checks)
     check_alignment(native, checks)
     check_dictionary_search(native, checks, check_ngrams(native, checks))
     check_lines(native, checks, wheel)

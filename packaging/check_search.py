@@ -42,6 +42,32 @@ def labellings(log_probs: Array, add: bool) -> dict[tuple[int, ...], float]:
     return {key: float(np.logaddexp.reduce(scores) if add else max(scores)) for key, scores in found.items()}
 
 
+def hotword(native: Any) -> Any:
+    """The automaton of one phrase, the labels 1 and 2, each worth 0.7."""
+    hot = native.Hotwords()
+    hot.begins, hot.labels, hot.targets, hot.shorter = [0, 1, 2, 2], [1, 2], [1, 2], [-1, 0, 0]
+    hot.partial, hot.complete, hot.final = [0.0, 0.7, 0.0], [0.0, 0.0, 1.4], [0.0, -0.7, 0.0]
+    hot.start, hot.most = 0, 0.75
+    return hot
+
+
+def check_hotwords(native: Any, checks: Checks) -> None:
+    """Every labelling, with 1.4 for each place where the phrase stands."""
+    for add in (False, True):
+        log_probs = log_probs_of(6, 3, 1)
+        search = native.PrefixSearch(3, 0, 10_000, math.inf, add, hotword(native))
+        search.feed(log_probs.ctypes.data, 6, 3)
+        expected = {
+            key: score + 1.4 * sum(pair == (1, 2) for pair in itertools.pairwise(key))
+            for key, score in labellings(log_probs, add).items()
+        }
+        found = search.best(10_000)
+        checks.same("hotwords", {tuple(one[1]) for one in found}, set(expected))
+        scores = np.array([one[0] for one in found])
+        checks.close("hotwords", scores, np.array([expected[tuple(one[1])] for one in found]), SAME)
+        checks.same("hotwords", list(scores), sorted(scores, reverse=True))
+
+
 def check_prefix_search(native: Any, checks: Checks) -> None:
     """A beam without an end finds every labelling with its score."""
     for (steps, labels), add in itertools.product([(1, 2), (4, 3), (6, 3), (5, 4)], (False, True)):

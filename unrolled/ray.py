@@ -130,7 +130,7 @@ def _file_made(job: dict[str, Any]) -> bytes:
 
 
 def _got(ray: Any, one: Any) -> bytes:
-    """What a task made, or the error of the user's that it met."""
+    """The bytes that a task made; the error that it met, without Ray's wrapping."""
     try:
         found: bytes = ray.get(one)
         return found

@@ -40,7 +40,13 @@ VALUES: dict[str, Any] = {
 }  # fmt: skip
 ELSEWHERE = {  # keys that act in scores, on which weights are trained, or on where things are kept
     *("forecast: data.period", "recognize: data.memory", "caption: data.memory", "recognize: data.too_short"),
-    *("generate: data.cache", "translate: train.valid_free", "caption: train.valid_free", "translate: train.select"),
+    *(
+        "generate: data.cache",
+        "generate: data.cache_workers",
+        "translate: train.valid_free",
+        "caption: train.valid_free",
+        "translate: train.select",
+    ),
     *("forecast: train.tune_linear", "forecast: train.rollout_steps", "classify: train.calibrate"),
 }
 SHARED: dict[str, Any] = {

@@ -22,7 +22,7 @@ from unrolled.training import Loss
 WEIGHT = 0.7
 DROPPED = {
     "classify": {"model.dropout": 0.4, "model.hidden_size": 12, "model.embedding_size": 10, "model.ngrams": 256},
-    "classify labels": {"model.dropout": 0.4, "model.hidden_size": 12, "model.embedding_size": 10, "model.ngrams": 0},
+    "classify labels": {"model.dropout": 0.4, "model.hidden_size": 12, "model.embedding_size": 10, "model.wide": "off"},
     "translate": {**translate_examples.SMALL, "model.encoder.dropout": 0.4, "model.decoder.dropout": 0.4},
     "recognize": {**recognition.SMALL, "model.dropout": 0.4},
     "caption": {**caption_examples.SMALL, "model.encoder.dropout": 0.4, "model.decoder.dropout": 0.4},

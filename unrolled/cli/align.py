@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unrolled.cli.loading import load_either
 from unrolled.cli.options import Device, FileKeys, ModelPath, OwnTask
+from unrolled.corpus.loading import load_either
 from unrolled.errors import UserError, note
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ class Tagger(Estimator):
 
     >>> from unrolled.sklearn import Tagger
     >>> X, y = [["a", "dog"], ["the", "dog"], ["a", "cat"], ["the", "cat"]], [["DET", "NOUN"]] * 4
-    >>> Tagger(max_steps=20, hidden_size=8).fit(X, y).predict([["the", "dog"]])
+    >>> Tagger(max_steps=80, hidden_size=8).fit(X, y).predict([["the", "dog"]])
     [['DET', 'NOUN']]
     """
 

@@ -45,6 +45,7 @@ class CountedTokenizer(Tokenizer):
         lowercase: bool = False,
         specials: Sequence[str] = (),
     ) -> Self:
+        check_specials(specials)
         check_vocabulary_limits(min_count, max_size, at_least=len({UNK, *specials}) + 1)
         counts = cls.counts(training_texts(texts, lowercase=lowercase))
         return cls.of_counts(counts, min_count=min_count, max_size=max_size, lowercase=lowercase, specials=specials)

@@ -97,7 +97,7 @@ def test_native_equals_plain() -> None:
         labels = ["-", "a", "b", "|"] if separator else ["-", "a", "b"]
         scores = torch.from_numpy(random.standard_normal((12, len(labels))) * 2)
         log_probs = scores.log_softmax(-1).float()
-        options = {
+        options: dict[str, Any] = {
             "beam": int(random.integers(1, 15)),
             "margin": [None, 3.0, math.inf][random.integers(3)],
             "per_node": [None, 1, 2][random.integers(3)],
@@ -113,8 +113,8 @@ def test_native_equals_plain() -> None:
             for name in ("native", "reference")
         )
         assert ours == plain, (trial, options)
-        options = {key: options[key] for key in ("beam", "margin", "merge")} | {"hotwords": ["ab", "bba", "a"]}
-        options["hotword_weight"] = 1.3
+        options = {key: options[key] for key in ("beam", "margin", "merge")}
+        options |= {"hotwords": ["ab", "bba", "a"], "hotword_weight": 1.3}
         ours, plain = (
             Decoder(labels, separator=separator, backend=name, **options).decode(
                 log_probs, min(n_best, options["beam"])

@@ -32,7 +32,7 @@ PREDICT = "/v1/models/classify/predict"
             {"inputs": "one", "options": {"beam": 3}},
             400,
             (
-                "options: Unknown key 'beam'. There are none.",
+                "options: Unknown key 'beam'. Choices: explain, min_probability.",
                 "invalid_request_error",
                 "options.beam",
                 "extra_forbidden",

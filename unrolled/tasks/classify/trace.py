@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -52,12 +52,16 @@ class ClassifyTracer(Tracer):
         read = Pass.of(network, batch, tokens, chosen.pop("hide"))
         if (scale := model.assets.scale) is not None:
             return trace_number(read, scale, **chosen)
+        # losses are those of the probabilities that the model answers
+        temperature = 1.0 if model.assets.calibration is None else model.assets.calibration.temperature
+        read = replace(read, scores=read.scores / temperature)
 
         def score(texts: Sequence[str]) -> Tensor:
             batches = unlabelled(model, list(texts))
             rows = torch.zeros(len(texts), len(model.assets.labels), device=model.device)
             for index in range(len(batches)):
-                rows[torch.from_numpy(batches.rows(index))] = network(batches[index].to(model.device)).float()
+                scores = network(batches[index].to(model.device)).float()
+                rows[torch.from_numpy(batches.rows(index))] = scores / temperature
             return rows
 
         several, text = multi_label(model), one if isinstance(one, str) else None

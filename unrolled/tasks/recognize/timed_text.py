@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from unrolled.errors import UserError, unknown_name
+from unrolled.tasks.answer_lines import csv_line
 from unrolled.tasks.recognize.alignment import Aligned
 from unrolled.tasks.recognize.search import TimeSpan
 from unrolled.tasks.recognize.subtitles import cues_of, srt, vtt
-from unrolled.tasks.runner import csv_line
 
 HEADER = ("input", "tier", "text", "start", "end", "confidence")
 
