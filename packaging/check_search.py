@@ -122,7 +122,7 @@ def kneser_ney(texts: tuple[str, ...]) -> dict[tuple[str, ...], float]:
 
 def trained(native: Any, texts: tuple[str, ...]) -> Any:
     with tempfile.TemporaryDirectory() as folder:
-        trainer = native.KneserNey(2, [0, 0], 1 << 24, folder)
+        trainer = native.KneserNey(2, [0, 0], 1 << 24, folder, 1)
         trainer.feed(("\n".join(texts) + "\n").encode())
         trainer.adjust()
         trainer.estimate([list(DISCOUNTS), list(DISCOUNTS)])

@@ -185,7 +185,7 @@ def test_other_tasks_have_no_such_options(folder: Path) -> None:
     assert result.returncode == 0, result.stderr
     result = run("eval", "c", "labels.tsv", "--lexicon", "words.txt", folder=folder)
     assert result.returncode == 2
-    assert "--lexicon is not for a model of classify. Leave it out." in result.stderr
+    assert "--lexicon is not for a model of classify. It takes --min-probability." in result.stderr
 
 
 def test_notes_tell_what_is_unusual(folder: Path) -> None:

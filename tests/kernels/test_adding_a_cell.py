@@ -72,7 +72,7 @@ def build(tree: Path) -> None:
     include += [sysconfig.get_path("include"), str(tree / "native")]
     options = ["-std=gnu++20", "-fPIC", "-w", "-Werror=switch", *(f"-I{folder}" for folder in include)]
     found = sorted({path for pattern in SOURCES for path in (tree / "native").glob(f"{pattern}.cpp")})
-    kernels = [path for path in found if path.stem == "kernels"]
+    kernels = [path for path in found if "UNROLLED_NAMESPACE" in path.read_text("utf-8")]
     # one file for all sources: the compiler reads their headers once
     texts = {"core": STUBS + included(path for path in found if path not in kernels)}
     texts["kernels"] = "#define UNROLLED_NAMESPACE plain\n" + included(kernels)

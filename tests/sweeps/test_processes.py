@@ -155,7 +155,11 @@ def test_a_killed_process_gets_a_successor(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 def test_ctrl_c_reaches_every_process_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    code = "import time\ntry: time.sleep(60)\nexcept KeyboardInterrupt: raise SystemExit(130)"
+    # where tests run in the background, signals of the keyboard are ignored at first
+    code = (
+        "import signal, time\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "try: time.sleep(60)\nexcept KeyboardInterrupt: raise SystemExit(130)"
+    )
 
     def interrupted() -> None:
         raise KeyboardInterrupt

@@ -20,7 +20,7 @@ from unrolled.tasks.contract import Training
 from unrolled.training import Loss
 
 WEIGHT = 0.7
-DROPPED = {
+DROPPED: dict[str, dict[str, Any]] = {
     "classify": {"model.dropout": 0.4, "model.hidden_size": 12, "model.embedding_size": 10, "model.ngrams": 256},
     "classify labels": {"model.dropout": 0.4, "model.hidden_size": 12, "model.embedding_size": 10, "model.wide": "off"},
     "translate": {**translate_examples.SMALL, "model.encoder.dropout": 0.4, "model.decoder.dropout": 0.4},
@@ -51,7 +51,7 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Model, Ba
     task, batches = TASKS[name](), []
     files = data(kind, tmp_path)
     for weight in (WEIGHT, 0.0):
-        changes = {**DROPPED[kind], **files, "train.consistency": weight}
+        changes: dict[str, Any] = {**DROPPED[kind], **files, "train.consistency": weight}
         config: Any = api.configure(name, [], changes)
         read = task.read(config)
         assets = task.make_assets(config, read)

@@ -23,15 +23,25 @@ def is_packed(path: Path) -> bool:
     return path.suffix in UNPACK
 
 
+def most_of(size: int) -> int:
+    """The bytes that a packed file of a size may expand to."""
+    return max(LARGEST, size * RATIO)
+
+
+def too_large(path: Path, size: int) -> UserError:
+    """The error of a small file that expands enormously."""
+    return UserError(
+        f"{path} has {size:,} bytes and unpacks to more than {most_of(size):,}.", "Unpack it and check its content."
+    )
+
+
 def unpacked(path: Path, raw: bytes) -> bytes:
     """The content of a packed file; a small file that expands enormously is an error."""
-    most = max(LARGEST, len(raw) * RATIO)
+    most = most_of(len(raw))
     with unpacking(path, io.BytesIO(raw)) as file:
         content: bytes = file.read(most + 1)
     if len(content) > most:
-        raise UserError(
-            f"{path} has {len(raw):,} bytes and unpacks to more than {most:,}.", "Unpack it and check its content."
-        )
+        raise too_large(path, len(raw))
     return content
 
 

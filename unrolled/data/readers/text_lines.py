@@ -12,7 +12,7 @@ from unrolled.data.readers.text import read_lines
 from unrolled.errors import UserError
 from unrolled.text.files import iconv_command, not_text, opened
 from unrolled.text.globs import files_of, is_several
-from unrolled.text.packed import LARGEST, RATIO, is_packed
+from unrolled.text.packed import is_packed, most_of, too_large
 
 HEAD = 1 << 23  # bytes that show how a file is written
 OTHERS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # that of UTF-32 begins with one of them
@@ -59,19 +59,19 @@ class TextLines:
 
     def _of_file(self) -> Iterator[str]:
         with opened(self.path, "UTF-8 text file") as file:
-            start = file.read(4)
+            start: bytes = file.peek(4)[:4]  # type: ignore[attr-defined]
             if start.startswith(OTHERS):
                 yield from read_lines(self.path)
                 return
-            file.seek(len(codecs.BOM_UTF8) if start.startswith(codecs.BOM_UTF8) else 0)
-            most = max(LARGEST, self.path.stat().st_size * RATIO) if is_packed(self.path) else None
-            offset, blank = file.tell(), True
+            offset = len(file.read(len(codecs.BOM_UTF8))) if start.startswith(codecs.BOM_UTF8) else 0
+            size = self.path.stat().st_size
+            most, blank = most_of(size) if is_packed(self.path) else None, True
             for number, raw in enumerate(file, 1):
                 blank = blank and not raw.strip()
                 yield self._decoded(raw, number, offset)
                 offset += len(raw)
                 if most is not None and offset > most:
-                    raise UserError(f"{self.path} unpacks to more than {most:,} bytes.", "Unpack it and check it.")
+                    raise too_large(self.path, size)
             if blank:
                 raise UserError(f"{self.path} is empty.", "Give a text file with at least a few lines.")
 
