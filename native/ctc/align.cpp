@@ -14,7 +14,7 @@
 
 namespace unrolled::UNROLLED_NAMESPACE {
 
-constexpr double kNever = -std::numeric_limits<double>::infinity();
+constexpr double kUnreached = -std::numeric_limits<double>::infinity();
 constexpr int64_t kParts = 16;
 constexpr int64_t kOpen = -1;  // the state at the end is not known yet
 
@@ -22,7 +22,7 @@ constexpr int64_t kOpen = -1;  // the state at the end is not known yet
 class Scores {
  public:
   Scores(int64_t first, int64_t places)
-      : first_(first), places_(places), blank_(places, kNever), label_(places + 1, kNever) {}
+      : first_(first), places_(places), blank_(places, kUnreached), label_(places + 1, kUnreached) {}
   double* blank(int64_t j) { return blank_.data() + (j - first_); }
   double* label(int64_t j) { return label_.data() + (j - first_) + 1; }
   int64_t first() const { return first_; }
@@ -63,7 +63,7 @@ static void advance(int64_t n, const double* __restrict blank, const double* __r
 class Aligner {
  public:
   explicit Aligner(AlignJob& job)
-      : job_(job), labels_(job.length + 1), skip_(job.length + 1, kNever), heard_(job.length + 1), wide_(job.length + 1) {
+      : job_(job), labels_(job.length + 1), skip_(job.length + 1, kUnreached), heard_(job.length + 1), wide_(job.length + 1) {
     for (int64_t j = 0; j < job.length; ++j) {
       labels_[j] = static_cast<int32_t>(job.target[j]);
       if (j && job.target[j] != job.target[j - 1]) skip_[j] = 0;
@@ -74,7 +74,7 @@ class Aligner {
   void run() {
     Scores start(0, job_.length + 1);
     *start.blank(0) = 0;
-    job_.found = kNever;
+    job_.found = kUnreached;
     solve(0, job_.frames.count, start, kOpen);
   }
 
@@ -123,7 +123,7 @@ class Aligner {
     for (int64_t j = 0; j < n; ++j) heard_[j] = x[labels_[low + j]];
     advance<keep>(n, now.blank(low), now.label(low), heard_.data(), skip_.data() + low, x[job_.blank], next.blank(low),
                   next.label(low), wide_.data(), keep ? moves + (low - now.first()) : nullptr);
-    if (high == job_.length) *next.label(high) = kNever;  // there is no label behind the last blank
+    if (high == job_.length) *next.label(high) = kUnreached;  // there is no label behind the last blank
   }
 
   bool choose(Scores& now, int64_t& end) {
@@ -131,7 +131,7 @@ class Aligner {
     end = 2 * last;
     job_.found = *now.blank(last);
     if (last && *now.label(last - 1) > job_.found) job_.found = *now.label(last - 1), --end;
-    return !(job_.found == kNever);
+    return !(job_.found == kUnreached);
   }
 
   int64_t trace(int64_t from, int64_t to, int64_t state, const uint8_t* moves, int64_t first, int64_t places) {
@@ -150,7 +150,7 @@ class Aligner {
 };
 
 void ctc_align(AlignJob& job) {
-  job.found = kNever;
+  job.found = kUnreached;
   if (job.frames.count < ctc_frames_needed(job.target, job.length)) return;
   if (job.frames.count == 0) {
     job.found = 0;

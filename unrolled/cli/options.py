@@ -62,9 +62,9 @@ def with_options(
         elif one.kind is not one.VAR_KEYWORD:
             parameters.append(one.replace(kind=one.KEYWORD_ONLY))
         elif verb is not None:
-            taken = {one.name for one in parameters}  # of the command itself
-            flags = _by_task(verb, own)
-            parameters += [_declared(verb, by_task) for flag, by_task in flags.items() if flag not in taken]
+            taken = {"--" + one.name.replace("_", "-") for one in parameters}  # the command's own flags
+            free = [some for some in _by_task(verb, own).values() if taken.isdisjoint(next(iter(some.values())).flags)]
+            parameters += [_declared(verb, by_task) for by_task in free]
 
     def command(**values: Any) -> None:
         if "own" in arguments:

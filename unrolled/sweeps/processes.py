@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from unrolled.errors import UserError, note
@@ -36,8 +37,9 @@ class Processes:
             env=environment(index, self.gpus),
         )
         assert process.stdin is not None
-        process.stdin.write(json.dumps(self.job))
-        process.stdin.close()
+        with suppress(BrokenPipeError):  # it ended already: its exit code and its last line say why
+            process.stdin.write(json.dumps(self.job))
+            process.stdin.close()
         return process
 
     def wait(self, look: Callable[[], None]) -> None:
