@@ -36,7 +36,8 @@ void bind_search(nb::module_& m) {
       .def_rw("complete", &Hotwords::complete)
       .def_rw("final", &Hotwords::final)
       .def_rw("start", &Hotwords::start)
-      .def_rw("most", &Hotwords::most);
+      .def_rw("most", &Hotwords::most)
+      .def("prepare", &Hotwords::prepare);
   nb::class_<PrefixSearch>(m, "PrefixSearch")
       .def(nb::init<int, int, int, double, bool, std::shared_ptr<Hotwords>>(), nb::arg("labels"), nb::arg("blank"),
            nb::arg("beam"), nb::arg("margin"), nb::arg("add"), nb::arg("hotwords").none() = nb::none())

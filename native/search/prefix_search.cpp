@@ -95,6 +95,7 @@ void PrefixSearch::extend(const float* x) {
     for (const int32_t c : order_) {
       if (entry.ranked + most + x[c] < bar) break;
       const double score = (c == last ? entry.blank : entry.total) + x[c];
+      if (score + before.added + most < bar) continue;
       const double ranked = score + heard_after(before, c).added;
       if (ranked < bar || score == kNever || taken_[c] == static_cast<int32_t>(i)) continue;
       extensions_.push_back({score, ranked, static_cast<int32_t>(i), c});

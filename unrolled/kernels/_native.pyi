@@ -354,6 +354,7 @@ class Hotwords:
     start: int
     most: float
     def __init__(self) -> None: ...
+    def prepare(self) -> None: ...
 
 class PrefixSearch:
     def __init__(

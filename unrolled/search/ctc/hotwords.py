@@ -115,6 +115,7 @@ class Hotwords(Scorer):
         found.targets = [target for one in arcs for _, target in one]
         found.shorter, found.start, found.most = self.shorter, self.start, self.most
         found.partial, found.complete, found.final = self.partial, self.complete, self.final_scores
+        found.prepare()
         return found
 
     # as a scorer of any search, beside others
