@@ -15,6 +15,7 @@ PACKAGE = Path(__file__).parent.parent / "unrolled"
 ORDER = [
     "lazy",
     "errors",
+    "durations",
     "own_code",
     "exported",
     "config",

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from unrolled.durations import clock
+
 ON_A_TERMINAL, ELSEWHERE = 0.5, 30.0  # seconds between two lines
 
 
@@ -51,7 +53,7 @@ class CorpusProgress:
         if done == count or now <= begin:
             return f"{done:,}{of} answers{share}"
         rate = (done - count) / (now - begin)
-        left = "" if self.total is None else f", {clock_time((self.total - done) / rate)} left"
+        left = "" if self.total is None else f", {clock((self.total - done) / rate)} left"
         return f"{done:,}{of} answers{share}, {rate:,.{0 if rate >= 10 else 1}f} a second{left}"
 
     def end(self) -> None:
@@ -59,13 +61,3 @@ class CorpusProgress:
         if self._shown:
             print(file=sys.stderr, flush=True)
             self._shown = False
-
-
-def clock_time(seconds: float) -> str:
-    """
-    >>> clock_time(59.4), clock_time(3_725)
-    ('0:59', '1:02:05')
-    """
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from unrolled.durations import clock
 from unrolled.sweeps.rows import TrialRow, best_of
 from unrolled.training import Goal
 
@@ -61,17 +62,6 @@ class SweepProgress:
         if self.deadline is not None:
             seconds.append(max(0.0, self.deadline - time.time()))
         return clock(min(seconds)) if seconds else ""
-
-
-def clock(seconds: float) -> str:
-    """A time as minutes and seconds, or with hours.
-
-    >>> clock(75), clock(7384)
-    ('1:15', '2:03:04')
-    """
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 def parameters(params: Mapping[str, Any]) -> str:
