@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from torch import Tensor
 from unrolled.errors import UserError, unknown_name
 from unrolled.kernels import ENGINES
 from unrolled.kernels.ctc import reference
-from unrolled.kernels.ctc.alignment import align, align_native, labels_of, spans_of
+from unrolled.kernels.ctc.alignment import align, align_native, frames_needed, labels_of, spans_of
 from unrolled.kernels.ctc.cuda import engine as cuda
 from unrolled.kernels.ctc.reference import CTCJob
 
@@ -108,7 +107,7 @@ def find_infeasible(targets: Sequence[Sequence[int] | Tensor], input_lengths: Le
     found = []
     for index, (target, frames) in enumerate(zip(targets, lengths.tolist(), strict=True)):
         labels = target.tolist() if isinstance(target, Tensor) else list(target)
-        needed = len(labels) + sum(a == b for a, b in itertools.pairwise(labels))
+        needed = frames_needed(labels)
         if needed > frames:
             found.append(Infeasible(index, frames, needed))
     return found

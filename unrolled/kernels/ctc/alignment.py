@@ -5,6 +5,7 @@ The states of a target are a blank, its first label, a blank, its second label, 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -45,6 +46,15 @@ def align_native(log_probs: NDArray[np.float32], labels: Sequence[int], blank: i
         frames.ctypes.data, steps, width, width, blank, target.ctypes.data, len(target), path.ctypes.data
     )
     return score, path.tolist()
+
+
+def frames_needed(labels: Sequence[int]) -> int:
+    """The fewest frames that read as some labels: one for each, and a blank between two equal ones.
+
+    >>> frames_needed([1, 1, 2])
+    4
+    """
+    return len(labels) + sum(a == b for a, b in itertools.pairwise(labels))
 
 
 def labels_of(path: Sequence[int], labels: Sequence[int] | NDArray[Any], blank: int) -> NDArray[np.int64]:

@@ -219,7 +219,7 @@ def _pronounced(log_probs: LogProbs, transcript: Transcript) -> tuple[Transcript
 
 def _path(log_probs: LogProbs, labels: Sequence[int]) -> list[int]:
     """The states of the best path of the labels; an error where there is none."""
-    needed = len(labels) + sum(a == b for a, b in itertools.pairwise(labels))
+    needed = paths.frames_needed(labels)
     if needed > len(log_probs):
         raise UserError(
             f"The text needs {needed:,} frames, and the network puts out {len(log_probs):,}.",
